@@ -1,4 +1,4 @@
-"""Waiting for something to become true that changes now and then, such as who leads."""
+"""Waiting for a condition that seldom changes, such as which node leads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class ChangeNotice:
-    """Wakes those who wait, each time it is told that something changed."""
+    """Wakes all waiters at each change."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -15,13 +15,13 @@ class ChangeNotice:
         """None while nobody waits."""
 
     def changed(self) -> None:
-        """Who waits looks again."""
+        """Makes each waiter check its condition again."""
         changed, self._changed = self._changed, None
         if changed is not None:
             changed.set_result(None)
 
     async def wait_until(self, reached: Callable[[], bool], seconds: float) -> bool:
-        """Returns once it is reached, or after ``seconds``; whether it is reached."""
+        """Waits until ``reached()`` is true, at most ``seconds``. Returns whether it is true."""
         deadline = self._loop.time() + seconds
         while not reached() and (left := deadline - self._loop.time()) > 0:
             if self._changed is None:

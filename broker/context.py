@@ -66,10 +66,10 @@ class BrokerContext:
 
     @property
     def config(self) -> NodeConfig:
-        """``node.toml`` as it was read last."""
+        """``node.toml`` as last read."""
         return self.settings.config
 
     @property
     def store_host(self) -> bytes:
-        """This node's address, as the records that it stores hold it."""
+        """This node's address as records hold it: 4 bytes of IPv4, the port as i32."""
         return host_bytes(*self.config.own.address)

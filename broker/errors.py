@@ -1,6 +1,6 @@
-"""The broker's refusals, in its own words.
+"""The broker's own refusals.
 
-The flows raise these and know no wire. Each wire turns them into its answers in one place:
+The flows raise these errors and know no wire. Each wire makes answers of them in one place:
 :mod:`broker.remoting.error_responses` and :mod:`broker.http.errors`.
 """
 
@@ -14,15 +14,15 @@ from store.quoting import shortened
 
 
 class RefusedError(Exception):
-    """Base of all refusals. The text is for the caller. It is one line of bounded length, because
-    many repeat a name or a text of the request, which may be of any length."""
+    """Base of all refusals. The text is for the caller. It is cut to one line of bounded length,
+    because it may repeat a name of the request, which may be of any length."""
 
     def __init__(self, what: str) -> None:
         super().__init__(shortened(what))
 
 
 class IllegalMessageError(RefusedError):
-    """A message is not what a message may be."""
+    """A message breaks a rule for messages."""
 
 
 class BodyTooLargeError(IllegalMessageError):
@@ -33,7 +33,7 @@ class BodyTooLargeError(IllegalMessageError):
 
 
 class MessageTypeError(IllegalMessageError):
-    """A message is not of the type that its topic takes."""
+    """The topic does not take messages of this type."""
 
 
 class ForbiddenError(RefusedError):
@@ -41,23 +41,23 @@ class ForbiddenError(RefusedError):
 
 
 class AccessDeniedError(RefusedError):
-    """The caller is not known, or may not do that. RocketMQ's name for it is what clients, and
-    those who read their logs, look for."""
+    """The caller is unknown, or lacks the permission. The text starts with RocketMQ's name for it,
+    because clients and readers of logs look for that."""
 
     def __init__(self, why: str) -> None:
         super().__init__(f"AclException: {why}")
 
 
 class UnauthenticatedError(AccessDeniedError):
-    """It is not known who asks."""
+    """The caller is unknown."""
 
 
 class UnknownTopicError(RefusedError):
-    """The topic does not exist, and use does not create it."""
+    """The topic does not exist, and is not created on first use."""
 
 
 class UnknownGroupError(RefusedError):
-    """The subscription group does not exist, and use does not create it."""
+    """The subscription group does not exist, and is not created on first use."""
 
 
 class UnknownQueueError(RefusedError):
@@ -69,11 +69,11 @@ class UnknownSubscriptionError(RefusedError):
 
 
 class StaleSubscriptionError(RefusedError):
-    """The filter of the group for the topic is known in an earlier version only."""
+    """The broker knows only an older version of the group's subscription to the topic."""
 
 
 class InvisibleTimeError(RefusedError):
-    """A message cannot be invisible for so long, or so short a time."""
+    """The invisible time is too short or too long."""
 
     def __init__(self, invisible_ms: int, least_ms: int, most_ms: int) -> None:
         super().__init__(
@@ -82,41 +82,40 @@ class InvisibleTimeError(RefusedError):
 
 
 class UnsupportedFilterError(RefusedError):
-    """Messages are not filtered in that way here."""
+    """The broker does not support this filter."""
 
 
 class QuotaExceededError(RefusedError):
-    """The replicated state has no room for more of that (:class:`~broker.limits.StateLimits`)."""
+    """A limit of the replicated state is reached (:class:`~broker.limits.StateLimits`)."""
 
 
 class TransactionMismatchError(RefusedError):
-    """The named transaction is none of the producer's open ones."""
+    """The producer has no open transaction of that name."""
 
 
 class RecallHandleError(RefusedError):
-    """What should name a message that waits is no recall handle, or one of another topic."""
+    """The recall handle is not valid, or is one of another topic."""
 
 
 class NothingToRecallError(RefusedError):
-    """The message to be recalled does not wait: it has been delivered, or there is none."""
+    """The message to recall is not waiting: it was delivered, or never existed."""
 
 
 class UnavailableError(RefusedError):
-    """It is impossible now. Another try may succeed, here or on another node."""
+    """The request is impossible now. A retry may succeed, here or on another node."""
 
 
 class WrongStateError(UnavailableError):
-    """The state of this node is not that of its group, so it gives no answer from it."""
+    """The state of this node differs from its group's, so the node gives no answer from it."""
 
     def __init__(self) -> None:
         super().__init__(
-            "the state of this broker is not that of its group; it is being taken again from the "
-            "log"
+            "the state of this broker differs from its group's; it is being rebuilt from the log"
         )
 
 
 def reason_of(error: Exception) -> str:
-    """The word under which a refusal is counted: the name of its class, ``not_leader``."""
+    """The reason under which a refusal is counted: its class name, such as ``not_leader``."""
     name = type(error).__name__.removesuffix("Error")
     return re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
@@ -126,4 +125,4 @@ REFUSALS = (RefusedError, ProposeError, EntryTooLargeError)
 """All refusals: the broker's own, and those of the layers below."""
 
 NOT_HERE = (NotLeaderError, NotServingError, TransferringError)
-"""Refusals that say that nothing was done: the leader can do it, now or in a moment."""
+"""Refusals that changed nothing: the leader can serve the request, now or in a moment."""

@@ -1,8 +1,9 @@
-"""Requests that only the leader can serve: done here, passed on, or held until a leader is known.
+"""Requests that only the leader can serve: served here, forwarded, or held until a leader is known.
 
-A request waits for as long as an election takes. Once no leader came in time, all are refused at
-once until there is one. A node that leads and does not serve yet lets wait, too, what others have
-passed on to it: nobody else could tell when it serves. Nothing is passed on twice.
+A request waits for as long as an election takes. If no leader appears in that time, all requests
+are refused at once until there is a leader. A new leader that does not serve yet also holds the
+requests that followers forwarded to it: only it knows when it serves. No request is forwarded
+twice.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ T = TypeVar("T")
 
 
 class LeaderWait:
-    """For one wire of one broker."""
+    """Holds the requests of one wire of one broker."""
 
     def __init__(
         self,
@@ -29,7 +30,7 @@ class LeaderWait:
         leadership: Callable[[], Leadership],
         limits: ForwardingLimits = FORWARDING,
     ) -> None:
-        """``leadership``: as it is now. ``node``: the name of this one."""
+        """``leadership`` gives the present leadership; ``node`` is the name of this node."""
         self._loop = loop
         self._node = node
         self._leadership = leadership
@@ -37,35 +38,35 @@ class LeaderWait:
         self._notice = ChangeNotice(loop)
         self._waiting = 0
         self._gave_up = False
-        """No leader came in time, and none has answered since."""
+        """No leader appeared in time, and none has answered since."""
 
     def leadership_changed(self) -> None:
-        """Requests that wait are tried again."""
+        """Tries the held requests again."""
         if self._leadership().leader is not None:
             self._gave_up = False
         self._notice.changed()
 
-    async def here_or_there(
+    async def serve_or_forward(
         self,
-        here: Callable[[], Awaitable[T]],
-        there: Callable[[Exception], Awaitable[T | None]],
+        serve: Callable[[], Awaitable[T]],
+        forward: Callable[[Exception], Awaitable[T | None]],
         *,
         forwarded: bool,
     ) -> T:
-        """The answer of ``here``, or that of ``there``, which gets the refusal of ``here`` and
-        passes the request on: None where nothing was done.
+        """The answer of ``serve``, or else of ``forward``, which gets the refusal of ``serve`` and
+        forwards the request; it returns None where nothing was done.
 
-        ``forwarded``: another node has passed the request on. Raises what both raise, and one of
-        :data:`~broker.errors.NOT_HERE` where the request may not wait, or no leader came in time.
+        ``forwarded``: another node has forwarded the request. Raises the errors of both, and one of
+        :data:`~broker.errors.NOT_HERE` if the request may not wait or no leader appeared in time.
         """
         until = None
         while True:
             before = self._leadership()
             try:
-                return await here()
+                return await serve()
             except NOT_HERE as refusal:
                 if not forwarded:
-                    answer = await there(refusal)
+                    answer = await forward(refusal)
                     if answer is not None:
                         self._gave_up = False
                         return answer

@@ -1,4 +1,4 @@
-"""Topics and subscription groups: what they are made of, and which names they may have.
+"""Topics and subscription groups: their settings, and the names that they may have.
 
 The JSON forms are those of RocketMQ's ``topics.json`` and ``subscriptionGroup.json``.
 """
@@ -25,7 +25,7 @@ GROUP_SIZE_MAX = 255
 """Format: RocketMQ's ``CHARACTER_MAX_LENGTH``."""
 
 AUTO_CREATE_TOPIC = "TBW102"
-"""The template of topics that are created by sending to them."""
+"""The template of topics that are created by the first message to them."""
 
 RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"
@@ -51,29 +51,30 @@ SYSTEM_TOPICS = (
 """Names that no user may create, change or delete, beside those of :func:`system_topics`."""
 
 SYSTEM_PREFIX = "rmq_sys_"
-"""So begin names of RocketMQ 5's own topics: nobody creates one by a request."""
+"""The prefix of RocketMQ 5's own topics. No request creates such a topic."""
 
 UNSENDABLE_TOPICS = frozenset(SYSTEM_TOPICS) - {AUTO_CREATE_TOPIC, BENCHMARK_TOPIC}
-"""Those that nobody may send to either (``TopicValidator.isNotAllowedSendTopic``)."""
+"""The names of these that nobody may send to either (``TopicValidator.isNotAllowedSendTopic``)."""
 
 MESSAGE_TYPE = "message.type"
 RETENTION_MS = "retention.ms"
 """Attributes of topics. RocketMQ knows the first, Kafka the second."""
 
 MESSAGE_TYPES = ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED")
-"""The values of a topic's attribute ``message.type``. The first and the last take every message."""
+"""The values of a topic's attribute ``message.type``. The first and the last allow every
+message."""
 
 MESSAGE_TYPE_SHIFT = 16
 MESSAGE_TYPE_MASK = 7 << MESSAGE_TYPE_SHIFT
-"""Format: the bits of the system flag with the message type, as its place in :data:`MESSAGE_TYPES`.
-RocketMQ uses the bits 0 and 1. So the replicated state needs no further field, and a NameServer
-hands the type out."""
+"""Format: the bits of the system flag that hold the message type, as its index in
+:data:`MESSAGE_TYPES`. RocketMQ uses the bits 0 and 1. So the replicated state needs no further
+field, and a NameServer tells the type to clients."""
 
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 
 class NameRefusedError(RefusedError):
-    """A topic or group has a name that it may not have."""
+    """The name is not allowed for a topic or group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +88,11 @@ class TopicConfig:
     sys_flag: int = 0
     order: bool = False
     retention_ms: int = 0
-    """How old a message may become that consumers get; 0 if the log alone decides."""
+    """The age up to which consumers get a message; 0: the retention of the log decides."""
 
     @property
     def queues(self) -> int:
-        """Those that are read or written."""
+        """The number of queues that are read or written."""
         return max(self.read_queues, self.write_queues)
 
     @property
@@ -120,7 +121,7 @@ class TopicConfig:
         }
 
     def _attributes(self) -> dict[str, object]:
-        """RocketMQ 5's field, of a topic that has a message type or a retention."""
+        """RocketMQ 5's field; absent where the topic has neither message type nor retention."""
         attributes = {}
         if self.sys_flag & MESSAGE_TYPE_MASK:
             attributes[MESSAGE_TYPE] = self.message_type
@@ -167,8 +168,8 @@ def message_type_in(sys_flag: int) -> str:
 
 
 def with_message_type(sys_flag: int, name: str) -> int:
-    """The system flag with that type. Raises :class:`~broker.errors.RefusedError` for a name that
-    is none of :data:`MESSAGE_TYPES`."""
+    """The system flag with that type. Raises :class:`~broker.errors.RefusedError` for a name
+    outside :data:`MESSAGE_TYPES`."""
     if name not in MESSAGE_TYPES:
         raise RefusedError(
             f"there is no message type {quoted(name)}, the types are {', '.join(MESSAGE_TYPES)}"
@@ -177,16 +178,16 @@ def with_message_type(sys_flag: int, name: str) -> int:
 
 
 def reply_topic(cluster: str) -> str:
-    """The topic to which replies are addressed; it never has a message."""
+    """The topic to which replies are addressed. No message is stored in it."""
     return f"{cluster}_REPLY_TOPIC"
 
 
 def system_topics(cluster: str, broker_name: str) -> dict[str, TopicConfig]:
-    """The topics that each broker of RocketMQ's makes when it starts, in its sizes, beside the
-    template of automatic topics.
+    """The topics that each RocketMQ broker creates at its start, with RocketMQ's queue counts. The
+    template of automatic topics is not among them.
 
-    Java's ``createTopic`` looks for the brokers by the topic of their cluster, or of their name. To
-    the topics in ``UNSENDABLE_TOPICS`` nobody may send, so they are not writable here.
+    Java's ``createTopic`` finds brokers by the topic named like their cluster, or like the broker.
+    Topics in ``UNSENDABLE_TOPICS`` are not writable here, because nobody may send to them.
     """
     both = PERM_READ | PERM_WRITE
     topics = (
@@ -201,22 +202,22 @@ def system_topics(cluster: str, broker_name: str) -> dict[str, TopicConfig]:
 
 
 def retry_topic(group: str) -> str:
-    """The topic to which a group's failed messages return."""
+    """The topic of messages that a group's consumers sent back."""
     return RETRY_PREFIX + group
 
 
 def dead_letter_topic(group: str) -> str:
-    """The topic of the messages that a group has given up."""
+    """The topic of messages that a group's consumers sent back too often."""
     return DLQ_PREFIX + group
 
 
 def check_topic_name(name: str) -> None:
-    """Raises :class:`NameRefusedError` unless ``name`` may be that of a topic."""
+    """Raises :class:`NameRefusedError` unless a topic may have that name."""
     _check_name("topic", name, TOPIC_SIZE_MAX)
 
 
 def check_group_name(name: str) -> None:
-    """Raises :class:`NameRefusedError` unless ``name`` may be that of a group."""
+    """Raises :class:`NameRefusedError` unless a group may have that name."""
     _check_name("group", name, GROUP_SIZE_MAX)
 
 

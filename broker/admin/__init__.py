@@ -1,1 +1,1 @@
-"""Answers to operators, computed once: typed results that remoting, HTTP and the console encode."""
+"""Answers to operators: typed results that remoting, HTTP and the console encode."""

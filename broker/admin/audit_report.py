@@ -1,12 +1,12 @@
-"""The newest reports of audits, as they lie in the directory of the setting ``audit_dir``.
+"""The newest audit reports in the directory of the setting ``audit_dir``.
 
-An audit runs beside the cluster. What it finds is a file, which an operator puts there::
+An audit runs outside the cluster. An operator puts its result there as a file::
 
     python -m spark audit SNAPSHOT --out DIR             DIR/summary.json
     dledger verify SNAPSHOT -o json > DIR/verify.json
 
-Files that end with ``.json`` count, in the directory itself and in those directly below it. The
-newest ones are told: each may be of other broker groups.
+Files that end with ``.json`` count, in the directory itself and in those directly below it. Several
+of the newest are shown, because each may be of other broker groups.
 """
 
 from __future__ import annotations
@@ -23,29 +23,30 @@ from broker.limits import ADMIN
 from store.quoting import shortened
 
 _SHOWN = ("kind", "replica", "path", "position", "expected", "found", "advice")
-"""Of a finding, as :meth:`store.verify.findings.Finding.to_json` names it."""
+"""The fields of a finding, as in :meth:`store.verify.findings.Finding.to_json`."""
 
-_NO_REPORT = "it is no report of an audit"
+_NO_REPORT = "it is not an audit report"
 
 
 class AuditReport(NamedTuple):
-    """What one report says. With a ``problem`` it could not be read, and says nothing else."""
+    """The content of one report. With a ``problem`` it could not be read, and has no other
+    content."""
 
     file: str
-    """Within the directory."""
+    """The path within the directory."""
     time_ms: int
-    """When the file was written."""
+    """The time at which the file was written."""
     findings: int = 0
     replicas: tuple[str, ...] = ()
-    """Those that were read, as ``group/node``."""
+    """The checked replicas, as ``group/node``."""
     listed: tuple[Mapping[str, Any], ...] = ()
     """The first findings."""
     problem: str = ""
 
 
 def newest_reports(directory: str) -> list[AuditReport]:
-    """The newest first; none if there is no directory yet. Raises ``OSError`` if the directory
-    cannot be read."""
+    """The newest reports, newest first; empty if there is no directory yet. Raises ``OSError`` if
+    the directory cannot be read."""
     try:
         found = sorted(_reports(Path(directory)), reverse=True)[: ADMIN.audit_reports_max]
     except FileNotFoundError:
@@ -63,12 +64,13 @@ def _report(directory: str, path: Path, written_ns: int) -> AuditReport:
 
 
 def _reports(directory: Path) -> Iterator[tuple[int, Path]]:
-    """Each file with the time of its last change, in ns. An empty one is being written."""
+    """Each file with the time of its last change, in ns. Empty files are skipped: they are being
+    written."""
     for path in islice(_json_files(directory, 1), ADMIN.audit_files_max):
         try:
             status = path.stat()
         except OSError:
-            continue  # another process has taken it away
+            continue  # another process has removed it
         if status.st_size:
             yield status.st_mtime_ns, path
 
@@ -83,7 +85,7 @@ def _json_files(directory: Path, levels: int) -> Iterator[Path]:
 
 
 def _read(path: Path) -> AuditReport:
-    """Raises ``ValueError`` for what is no report."""
+    """Raises ``ValueError`` for a file that is not a report."""
     with path.open("rb") as file:
         text = file.read(ADMIN.audit_bytes_max + 1)
     if len(text) > ADMIN.audit_bytes_max:

@@ -1,4 +1,4 @@
-"""The settings of a broker in the names of RocketMQ's configuration (request 26)."""
+"""The settings of a broker by the names of RocketMQ's configuration (request 26)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from store.message.scheduled_topics import DELAYS_MS
 
 
 def broker_properties(context: BrokerContext) -> dict[str, str]:
-    """Settings and what stands for them here, as far as RocketMQ's tools ask for them."""
+    """The settings that RocketMQ's tools read."""
     config, current = context.config, context.settings
     leads = context.node.leadership.serving
     members = member_addresses(config, context.node.core.configuration)
@@ -54,7 +54,7 @@ def _text(value: object) -> str:
 
 
 def _span(milliseconds: int) -> str:
-    """As RocketMQ writes delays: ``30s``, ``2m``, ``1h``."""
+    """A delay as RocketMQ writes it: ``30s``, ``2m``, ``1h``."""
     seconds = milliseconds // 1000
     for size, unit in ((3600, "h"), (60, "m")):
         if seconds % size == 0:

@@ -1,10 +1,10 @@
 """The consumer groups and their lag.
 
-A group exists if it has a configuration, members that are connected here, or a committed offset.
+A group exists if it has a configuration, members connected here, or a committed offset.
 
-A group is expected to consume every message of every queue that it can read. So without a committed
-offset all messages of a queue are lag: RocketMQ counts from 0 there, and a consumer that begins at
-the end commits that at once. Expired messages are lost to everybody and are no lag.
+A group is expected to consume every message of every readable queue. So without a committed offset
+all messages of a queue are lag: RocketMQ counts from 0 there, and a consumer that begins at the end
+commits that offset at once. Expired messages are not lag, because nobody can consume them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BROADCASTING = "BROADCASTING"
 
 
 class TooManyQueuesError(Exception):
-    """An answer would list more queues than it may."""
+    """An answer would list too many queues."""
 
     def __init__(self, queues_max: int) -> None:
         super().__init__(
@@ -32,14 +32,14 @@ class TooManyQueuesError(Exception):
 
 
 def _position(committed: int, first: int, end: int) -> int:
-    """A pull from what has expired goes on at the first message that is left, and one from behind
-    the queue at its end."""
+    """The offset of the next pull: an expired offset continues at the first message, and an offset
+    behind the queue at its end."""
     return min(max(committed, first), end)
 
 
 @dataclass(frozen=True, slots=True)
 class QueueProgress:
-    """How far a group is in one queue, which holds the offsets from ``first`` to below ``end``."""
+    """The progress of a group in one queue with the offsets from ``first`` to below ``end``."""
 
     topic: str
     queue_id: int
@@ -49,29 +49,29 @@ class QueueProgress:
 
     @property
     def position(self) -> int:
-        """The offset at which the group goes on."""
+        """The offset at which the group continues."""
         return _position(self.committed or 0, self.first, self.end)
 
     @property
     def lag(self) -> int:
-        """How many messages the group has still to consume."""
+        """The number of messages that the group has still to consume."""
         return self.end - self.position
 
 
 def waiting_places(queues: Iterable[QueueProgress]) -> list[Place]:
-    """Where the messages are that wait longest: of each queue that is behind the next one."""
+    """The next message of each queue with lag: the ones that wait longest."""
     return [(queue.topic, queue.queue_id, queue.position) for queue in queues if queue.lag]
 
 
 @dataclass(frozen=True, slots=True)
 class TopicProgress:
-    """How far a group is in one topic."""
+    """The progress of a group in one topic."""
 
     contents: TopicContents
     committed: Mapping[int, int]
-    """By queue id, of the queues that can be read."""
+    """The committed offsets of readable queues, by queue id."""
     broadcast: bool
-    """Whether the members keep their offsets themselves, so that nobody here knows the lag."""
+    """Whether the members keep their offsets themselves, so that the lag is unknown here."""
 
     @property
     def topic(self) -> str:
@@ -79,7 +79,8 @@ class TopicProgress:
 
     @property
     def acknowledged(self) -> int:
-        """The sum of the committed offsets; those behind the end of their queue count as there."""
+        """The sum of the committed offsets; an offset behind the end of its queue counts as the
+        end."""
         queues = self.contents.queues
         return sum(
             min(offset, queues.get(queue_id, EMPTY_QUEUE).end)
@@ -88,10 +89,10 @@ class TopicProgress:
 
     @property
     def lag(self) -> int | None:
-        """The sum over all queues; None if it is not known here.
+        """The lag of all queues; None if unknown here.
 
-        Takes a step for each committed offset, so that a list of many groups does not take one for
-        each queue of each group.
+        Takes a step for each committed offset, not for each queue, so that a list of many groups is
+        cheap.
         """
         if self.broadcast:
             return None
@@ -104,7 +105,7 @@ class TopicProgress:
         return self.contents.messages - consumed
 
     def queues(self) -> list[QueueProgress]:
-        """Each queue that consumers can read, in order (see :func:`listed_queues`)."""
+        """The readable queues, in order (see :func:`listed_queues`)."""
         found = self.contents.queues
         listed = listed_queues(
             self.contents.config.read_queues, found.keys() | self.committed.keys()
@@ -122,19 +123,19 @@ class TopicProgress:
 
 @dataclass(frozen=True, slots=True)
 class GroupProgress:
-    """One consumer group, as this node knows it."""
+    """One consumer group, by the state of this node."""
 
     name: str
     configured: bool
     members: list[str]
-    """The ids of the clients that are connected here."""
+    """The ids of the clients connected here."""
     topics: list[TopicProgress]
 
 
 class ConsumerGroups:
     """The consumer groups of one broker.
 
-    It reads the applied state at each question and remembers nothing.
+    Each answer reads the applied state; nothing is cached.
     """
 
     def __init__(
@@ -145,14 +146,14 @@ class ConsumerGroups:
         self._limits = limits
 
     def names(self) -> list[str]:
-        """Those that exist, in order."""
+        """The names of all groups, in order."""
         state = self._machine.state
         committed = (group for group, _ in state.offsets)
         return sorted({*state.groups, *committed, *self._clients.consumers})
 
     def all(self) -> Iterator[GroupProgress]:
-        """Every group with every topic that it consumes. Looks at each when it is asked for it: a
-        long list may be taken in parts, with other work in between."""
+        """Every group with every topic that it consumes. Groups are computed one by one, so a long
+        list may be taken in parts."""
         topics = self._topics_by_group()
         contents: dict[str, TopicContents | None] = {}
         for name in sorted(topics):
@@ -168,15 +169,16 @@ class ConsumerGroups:
         return self._group(name, topics | self._subscribed(name), {})
 
     def find_in(self, name: str, topic: str) -> GroupProgress:
-        """One group in one topic, whether it is known here or not: it may be on other brokers."""
+        """One group in one topic. The group may be unknown here: it may be on other brokers."""
         return self._group(name, [topic], {})
 
     def progress(self, name: str, topic: str) -> TopicProgress | None:
-        """Of one group in one topic, whether it consumes that or not; None without the topic."""
+        """The progress of one group in one topic, whether the group consumes it or not; None
+        without the topic."""
         return self._topic(name, topic, self._clients.consumers.get(name), {})
 
     def of_topic(self, topic: str) -> list[str]:
-        """The groups that have consumed a topic or are connected for it, in order."""
+        """The groups that have an offset in a topic or a connected subscription to it, in order."""
         committed = {group for group, of in self._machine.state.offsets if of == topic}
         connected = {
             name for name, group in self._clients.consumers.items() if topic in group.subscriptions
@@ -184,7 +186,7 @@ class ConsumerGroups:
         return sorted(committed | connected)
 
     def topics_of(self, name: str) -> list[str]:
-        """The topics that a group has consumed or is connected for, in order."""
+        """The topics in which a group has an offset or a connected subscription, in order."""
         committed = {topic for group, topic in self._machine.state.offsets if group == name}
         found = self._clients.consumers.get(name)
         return sorted(committed.union(() if found is None else found.subscriptions))
@@ -203,7 +205,7 @@ class ConsumerGroups:
     # --- inside
 
     def _exists(self, name: str, topics: Iterable[str]) -> bool:
-        """``topics`` are those for which there may be an offset."""
+        """Whether a group exists. ``topics`` are those in which it may have an offset."""
         state = self._machine.state
         return (
             name in state.groups
@@ -218,7 +220,7 @@ class ConsumerGroups:
         return found
 
     def _subscribed(self, name: str) -> set[str]:
-        """The subscriptions of the members, and the retry topic once it has a message."""
+        """The subscribed topics of the members, and the retry topic once it has a message."""
         members = self._clients.consumers.get(name)
         topics = set(() if members is None else members.subscriptions)
         if self._machine.queues(retry_topic(name)):
@@ -244,7 +246,8 @@ class ConsumerGroups:
         members: ConsumerGroup | None,
         contents: dict[str, TopicContents | None],
     ) -> TopicProgress | None:
-        """None if there is no such topic any more: its offsets wait for one of that name."""
+        """The progress in a topic; None if the topic was deleted (its offsets stay for a new topic
+        of that name)."""
         if topic not in contents:
             config = self._machine.state.topics.get(topic)
             contents[topic] = None if config is None else TopicContents.of(self._machine, config)

@@ -1,7 +1,7 @@
-"""Whether a broker group has a leader and a majority, and how many nodes it may still lose.
+"""The health of a broker group: its leader, its majority, and how many nodes it may still lose.
 
-The reports of the answering nodes decide. It imports nothing of a broker: commands that ask from
-outside use it as well.
+The reports of the answering nodes decide. The module imports nothing of a broker, because commands
+use it too.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ class MemberReport:
     role: str
     term: int
     leader: str
-    """The node that leads, as far as this one knows; else empty."""
+    """The leader that this node knows; empty if none."""
     serving: bool
     counts: bool
-    """Whether it is a voter and has what it confirmed."""
+    """Whether it is a voter that still has all entries that it confirmed."""
     last_index: int
     voters: tuple[str, ...]
     old_voters: tuple[str, ...] = ()
 
     def follows(self, leader: MemberReport) -> bool:
-        """Whether this node confirms what that one appends; the leader's own log counts as well."""
+        """Whether this node confirms the entries of ``leader``; true for the leader itself."""
         return self.leader == leader.node and self.term == leader.term
 
 
@@ -45,10 +45,10 @@ class GroupHealth:
     """Whether the leader takes writes."""
     voters: int
     in_touch: int
-    """Voters that answer, and follow the leader if there is one."""
+    """The number of voters that answer, and follow the leader if there is one."""
     has_majority: bool
     may_lose: int
-    """This number of those in touch may be lost, and the rest is still a majority."""
+    """How many of the voters in touch may be lost without losing the majority."""
     missing: tuple[str, ...]
     """Voters that are not in touch."""
 
@@ -58,7 +58,7 @@ class GroupHealth:
 
     @property
     def problem(self) -> str:
-        """The mistakes, in words; empty if the group is healthy."""
+        """The problems as text; empty if the group is healthy."""
         problems = []
         if self.leader is None:
             problems.append("it has no leader")
@@ -77,14 +77,14 @@ class GroupHealth:
 
 
 def leader_of(reports: Sequence[MemberReport]) -> MemberReport | None:
-    """Of two nodes that call themselves leader, the one with the later term is."""
+    """The leader. Of two nodes that claim to lead, the one with the later term."""
     leaders = [report for report in reports if report.role == LEADER]
     return max(leaders, key=lambda report: report.term, default=None)
 
 
 def group_health(group: str, reports: Sequence[MemberReport]) -> GroupHealth:
-    """Decides by the nodes that answered. The leader knows best who votes, else the node with the
-    longest log."""
+    """The health by the nodes that answered. The voters are those of the leader's report; without a
+    leader, of the report with the longest log."""
     leader = leader_of(reports)
     best = leader or max(reports, key=lambda each: (each.term, each.last_index), default=None)
     quorums = [] if best is None else [set(voters) for voters in (best.voters, best.old_voters)]

@@ -1,7 +1,7 @@
-"""The members of the group, with their addresses, by the log and by the settings.
+"""The members of the group and their addresses, from the log and the settings.
 
-The log decides who is a member. Addresses come from there for members that were added online, and
-from this node's own settings for those that the group began with.
+The log has the members. The addresses of members that were added online are in the log; those of
+the first members are in this node's settings.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ VOTER, LEARNER, REFILLING, NON_MEMBER = "voter", "learner", "refilling", "none"
 def member_addresses(
     config: NodeConfig, configuration: Configuration
 ) -> Mapping[str, MemberAddress]:
-    """Every member, by name, in order; addresses that this node does not know are empty.
+    """Every member by name, in order. Addresses that this node does not know are empty.
 
-    Its own addresses are those of its settings: the log's may be from before it moved.
+    The node's own addresses come from its settings, because those in the log may be outdated.
     """
     added = {**configuration.addresses, config.node: own_address(config)}
     return {
@@ -40,13 +40,13 @@ def _configured(config: NodeConfig, name: str) -> MemberAddress:
 
 
 def client_addresses(config: NodeConfig, configuration: Configuration) -> tuple[str, ...]:
-    """Where clients reach the members; empty unless this node knows it of all of them."""
+    """The client addresses of the members; empty unless this node knows all of them."""
     found = tuple(each.client for each in member_addresses(config, configuration).values())
     return found if all(found) else ()
 
 
 def peer_addresses(config: NodeConfig, configuration: Configuration) -> tuple[str, ...]:
-    """Where clients reach the other members, as far as this node knows it."""
+    """The client addresses of the other members that this node knows."""
     members = member_addresses(config, configuration)
     return tuple(at.client for name, at in members.items() if name != config.node and at.client)
 
@@ -57,15 +57,15 @@ def own_address(config: NodeConfig) -> MemberAddress:
 
 
 def grpc_address(config: NodeConfig) -> str:
-    """Where this node serves gRPC; empty if it does not."""
+    """The gRPC address of this node; empty without gRPC."""
     return "" if config.own.grpc is None else str(config.own.grpc)
 
 
 def membership_status(context: BrokerContext) -> str:
     """The role of this node in its group.
 
-    ``voter``, ``learner``, ``none`` (to be added, or removed), or ``refilling``: a voter on a disk
-    that does not hold what it confirmed, and that counts for nothing until it does.
+    ``voter``, ``learner``, ``none`` (not added yet, or removed), or ``refilling``: a voter whose
+    disk lacks entries that it confirmed. It does not count for majorities until it has them again.
     """
     core = context.node.core
     if core.raft_state.removed:
@@ -77,7 +77,7 @@ def membership_status(context: BrokerContext) -> str:
 
 
 def members_json(context: BrokerContext) -> dict[str, object]:
-    """The members of each kind, for operators and tools."""
+    """Voters and learners with their addresses, for operators and tools."""
     core = context.node.core
     found = core.configuration
     addresses = member_addresses(context.config, found)
@@ -109,7 +109,7 @@ def _hexadecimal(incarnation: int) -> str:
 
 
 def _lag(context: BrokerContext, name: str) -> int | None:
-    """How many committed entries the member lacks, as far as a leader knows."""
+    """The number of committed entries that the member lacks; None if this node does not know."""
     core = context.node.core
     if not core.leads:
         return None
@@ -120,5 +120,5 @@ def _lag(context: BrokerContext, name: str) -> int | None:
 
 
 def parse_member(peer: str, client: str, http: str) -> MemberAddress:
-    """Raises :class:`~dledger.wire.endpoint.EndpointError` for what is no ``host:port``."""
+    """Raises :class:`~dledger.wire.endpoint.EndpointError` for text that is not ``host:port``."""
     return MemberAddress(*(str(Endpoint.parse(text)) for text in (peer, client, http)))

@@ -1,17 +1,17 @@
-"""What clients of RocketMQ tell of the way of a message: the bodies of ``RMQ_SYS_TRACE_TOPIC``.
+"""RocketMQ's message trace: the bodies of messages in ``RMQ_SYS_TRACE_TOPIC``.
 
-A client with message trace on sends them as ordinary messages, whose keys are the ids and keys of
-the messages that they tell of. A body is a sequence of events. Each ends with the byte 0x02, its
-fields are separated by 0x01, and the first one is its kind (RocketMQ 4.x, ``TraceDataEncoder``)::
+A client with message trace on sends traces as ordinary messages. Their keys are the ids and keys of
+the traced messages. A body is a sequence of events. Each event ends with the byte 0x02, its fields
+are separated by 0x01, and the first field is its kind (RocketMQ 4.x, ``TraceDataEncoder``)::
 
     Pub             time, region, group, topic, id, tags, keys, broker's address, bytes of the body,
-                    ms, type of message, offset id, success
-    SubBefore       time, region, group, request, id, retries, keys
-    SubAfter        request, id, ms, success, keys, outcome, time, group
-    EndTransaction  time, region, group, topic, id, tags, keys, broker's address, type of message,
-                    transaction, state, whether the broker had asked
+                    ms, type of message, offset id, success SubBefore       time, region, group,
+                    request, id, retries, keys SubAfter        request, id, ms, success, keys,
+                    outcome, time, group EndTransaction  time, region, group, topic, id, tags, keys,
+                    broker's address, type of message, transaction, state, whether it answers a
+                    check-back
 
-Later clients add fields at the end, earlier ones lack some.
+Later clients add fields at the end; earlier clients lack some.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _OUTCOMES = ("success", "time-out", "exception", "returned null", "failed")
 
 
 class TraceKind(StrEnum):
-    """What a client did."""
+    """The kind of an event."""
 
     SENT = "Pub"
     CONSUMING = "SubBefore"
@@ -38,7 +38,7 @@ class TraceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceEvent:
-    """One event. Texts are empty, and numbers ``None``, where the client did not tell."""
+    """One event. Missing texts are empty, and missing numbers ``None``."""
 
     kind: TraceKind
     message_id: str
@@ -57,10 +57,10 @@ class TraceEvent:
 
 
 def decode_trace(body: bytes) -> list[TraceEvent]:
-    """The events of a body, in its order.
+    """The events of a body, in order.
 
-    Kinds that are not known here are left out. Raises :class:`ValueError` for an event without the
-    id of its message, and for bytes that are no UTF-8.
+    Unknown kinds are left out. Raises :class:`ValueError` for an event without a message id, and
+    for bytes that are not UTF-8.
     """
     events = []
     for text in body.decode().split(_EVENT_END):
@@ -74,7 +74,7 @@ def decode_trace(body: bytes) -> list[TraceEvent]:
 
 
 def trace_of(message_id: str, bodies: Sequence[bytes]) -> list[TraceEvent]:
-    """All that is told of one message, by time. Raises :class:`ValueError`."""
+    """All events of one message, by time. Raises :class:`ValueError`."""
     events = [
         event
         for body in bodies
@@ -86,7 +86,8 @@ def trace_of(message_id: str, bodies: Sequence[bytes]) -> list[TraceEvent]:
 
 
 def _order(event: TraceEvent, began: dict[str, TraceEvent]) -> tuple[int, bool]:
-    """An early client gives the end of a consumption no time: then it follows its beginning."""
+    """The sort key of an event. Early clients give the end of a consumption no time; then it
+    follows the beginning."""
     time = event.time_ms
     if time is None and event.request in began:
         time = (began[event.request].time_ms or 0) + (event.cost_ms or 0)
@@ -131,7 +132,7 @@ _FIELDS = {
         *("transaction", "outcome"),
     ),
 }
-"""In their order; some are not shown."""
+"""The fields in order; some are not shown."""
 
 
 def _number(text: str) -> int | None:

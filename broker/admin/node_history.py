@@ -1,4 +1,4 @@
-"""Samples what a node did, every ten seconds, for the charts of the console."""
+"""Samples of a node, every ten seconds, for the charts of the console."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ UNKNOWN = -1
 
 
 class NodeHistory:
-    """Of one node, from :meth:`start` to :meth:`stop`."""
+    """Samples one node, from :meth:`start` to :meth:`stop`."""
 
     def __init__(self, context: BrokerContext, history: History | None = None) -> None:
         self.history = History() if history is None else history
@@ -32,7 +32,7 @@ class NodeHistory:
             self._task = None
 
     async def sample(self) -> None:
-        """Adds what was counted since the last time."""
+        """Adds a sample with the counts since the last one."""
         lag = await self._lag()
         before, now = self._counted, self._counts()
         self._counted = now
@@ -68,7 +68,7 @@ class NodeHistory:
         )
 
     async def _lag(self) -> int:
-        """Of all groups, as the leader knows it."""
+        """The lag of all groups, on the leader."""
         context = self._context
         if not context.node.leadership.serving or context.node.state_divergence.wrong:
             return UNKNOWN

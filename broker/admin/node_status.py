@@ -27,13 +27,13 @@ _ROLES = {
 
 
 ROLES = (*dict.fromkeys(_ROLES.values()), "learner")
-"""What :func:`role_name` says."""
+"""The values of :func:`role_name`."""
 
 
 def role_name(context: BrokerContext) -> str:
     """leader, follower, candidate or learner.
 
-    To an operator a node that asks for pre-votes is a candidate, and a voter that does not count a
+    A node that asks for pre-votes is shown as a candidate, and a voter that does not count as a
     learner.
     """
     core = context.node.core
@@ -41,7 +41,7 @@ def role_name(context: BrokerContext) -> str:
 
 
 def security_settings(config: NodeConfig) -> dict[str, str | bool]:
-    """The modes of ``[security]``, and whether others reach the node though all of them are off."""
+    """The modes of ``[security]``, and whether other machines reach the unprotected node."""
     security = config.security
     return {
         "peers": security.peers,
@@ -53,7 +53,7 @@ def security_settings(config: NodeConfig) -> dict[str, str | bool]:
 
 @dataclass(frozen=True, slots=True)
 class NodeStatus:
-    """One node at one moment."""
+    """The status of one node at one moment."""
 
     group: str
     node: str
@@ -70,12 +70,12 @@ class NodeStatus:
     incarnation: int
     voters: tuple[str, ...]
     old_voters: tuple[str, ...]
-    """Those of before, while a change of the voters is under way."""
+    """The old voters, while a change of the voters is in progress."""
     members: Mapping[str, MemberAddress]
     own: MemberAddress
-    """This node's own addresses; others may say something else."""
+    """This node's own addresses. Other nodes may know outdated ones."""
     grpc: str
-    """Where it serves gRPC; empty if it does not."""
+    """The gRPC address; empty without gRPC."""
 
     @classmethod
     def of(cls, context: BrokerContext) -> NodeStatus:
@@ -102,7 +102,7 @@ class NodeStatus:
 
     @property
     def report(self) -> MemberReport:
-        """The reports that decide on the health of the group."""
+        """The part of the status that the health of the group depends on."""
         return MemberReport(
             node=self.node,
             role=self.role,

@@ -14,12 +14,12 @@ from store.io.disk_watermarks import DiskSpace
 
 
 def _capacity(space: DiskSpace) -> str:
-    """RocketMQ's words for it."""
+    """The space in RocketMQ's format."""
     return f"Total : {space.total} bytes, Free : {space.free} bytes."
 
 
 def runtime_info(context: BrokerContext) -> dict[str, str]:
-    """RocketMQ's keys that mean something here, and the state of the group."""
+    """RocketMQ's keys that apply here, and the state of the group."""
     node, stats = context.node, context.stats
     refill = node.snapshot_receiver.progress
     status = NodeStatus.of(context)
@@ -71,7 +71,7 @@ def runtime_info(context: BrokerContext) -> dict[str, str]:
 def _rocketmq_stats(context: BrokerContext) -> dict[str, str]:
     """Fields that Apache's tools need.
 
-    There are no thread pools and no lock of a page cache here, so nothing ever waits for them.
+    This broker has no thread pools and no page cache lock, so the waiting times are 0.
     """
     stats, rates = context.stats, context.rates
     return {

@@ -1,4 +1,4 @@
-"""The content of the queues of a topic on this node."""
+"""The messages in the queues of a topic on this node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from broker.topics_and_groups import TopicConfig
 
 
 class QueueRange(NamedTuple):
-    """The offsets of a queue's messages: from ``first`` up to below ``end``."""
+    """The offsets of a queue's messages, from ``first`` to below ``end``."""
 
     first: int
     end: int
@@ -23,17 +23,17 @@ class QueueRange(NamedTuple):
 
 
 EMPTY_QUEUE = QueueRange(0, 0)
-"""A queue that never had a message."""
+"""A queue that has never had a message."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicContents:
-    """One topic, and the queues of it that consumers can read and that ever had a message."""
+    """One topic, with its readable queues that have had a message."""
 
     config: TopicConfig
     queues: Mapping[int, QueueRange]
     messages: int
-    """In those queues."""
+    """The number of messages in these queues."""
 
     @classmethod
     def of(cls, machine: BrokerStateMachine, config: TopicConfig) -> TopicContents:
@@ -51,7 +51,7 @@ def all_topics(machine: BrokerStateMachine) -> list[TopicContents]:
 
 
 def queue_ranges(machine: BrokerStateMachine, config: TopicConfig) -> dict[int, QueueRange]:
-    """The queues of a topic for a list, read or written, in order."""
+    """The listed queues of a topic, readable or writable, in order."""
     count = max(config.read_queues, config.write_queues)
     found = {
         queue_id: QueueRange(queue.first_offset, queue.end_offset)
@@ -62,8 +62,8 @@ def queue_ranges(machine: BrokerStateMachine, config: TopicConfig) -> dict[int, 
 
 
 def listed_queues(count: int, found: Collection[int]) -> Collection[int]:
-    """Which of ``count`` queues are listed, in order: of a topic with few all, as RocketMQ lists
-    them. Of other groups the first ones, and those ``found``."""
+    """The listed queues of a topic with ``count`` queues, in order. All are listed if they are few,
+    as in RocketMQ. Otherwise the first ones and those in ``found`` are."""
     if count <= ADMIN.empty_queues_max:
         return range(min(count, ADMIN.empty_queues_max))
     return sorted({0, *found})

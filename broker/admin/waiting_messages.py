@@ -1,7 +1,7 @@
-"""The messages that wait: open transactions, scheduled messages, and what POP gave out.
+"""Waiting messages: open transactions, scheduled messages, and deliveries of POP.
 
-All of it stands in the replicated state, so that any replica can tell. Of what may be long, the
-first ones are listed and the rest is counted.
+All are in the replicated state, so any replica can answer. Of long lists the first items are
+listed, and the rest is counted.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ async def waiting_messages(context: BrokerContext) -> dict[str, Any]:
 
 
 def undelivered_count(context: BrokerContext) -> int:
-    """How many messages no consumer can see yet: scheduled ones, and those of open transactions."""
+    """The number of messages that no consumer can see yet: scheduled messages and half messages."""
     delayed = sum(
         queue.end_offset - offset for _, queue, offset in undelivered_of_levels(context.machine)
     )
@@ -75,7 +75,7 @@ def undelivered_count(context: BrokerContext) -> int:
 
 
 def _levels(context: BrokerContext) -> list[dict[str, Any]]:
-    """The delay levels at which messages wait."""
+    """The delay levels with waiting messages."""
     found = []
     for level, queue, offset in undelivered_of_levels(context.machine):
         due = [deliver_ms for _, _, deliver_ms in rows(queue.read(offset, 1))]

@@ -1,7 +1,7 @@
-"""How many of the messages that wait belong to one topic: their records say to which.
+"""Counts the waiting messages of one topic, by their records.
 
-Scheduled messages, retries and half messages of all topics wait in the same queues. So this reads
-their records, as many as a limit allows, and tells how many more there are.
+Scheduled messages, retries and half messages of all topics wait in the same queues. So their
+records are read, up to a limit; the rest is counted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from store.message.properties import find_property
 from store.message.record import decode_record
 
 _ROWS = 256
-"""Of a queue, read at a time."""
+"""Rows of a queue that are read at a time."""
 
 _AT_ONCE = 32
 """Records that are read at a time."""
@@ -37,16 +37,17 @@ log = logging.getLogger(__name__)
 
 
 class WaitingOfTopic(NamedTuple):
-    """What was found."""
+    """The counts."""
 
     messages: int
-    """They wait, and are of the topic."""
+    """Waiting messages of the topic."""
     unread: int
-    """They wait, and nobody has looked of which topic they are."""
+    """Waiting messages whose records were not read, so their topic is unknown."""
 
 
 async def waiting_of_topic(context: BrokerContext, topic: str, unread: int) -> WaitingOfTopic:
-    """``unread``: how many wait of all topics."""
+    """Counts the waiting messages of ``topic``; ``unread`` is the number of waiting messages of all
+    topics."""
     name, turn = topic.encode(), Turn()
     found = size = 0
     left = ADMIN.waiting_read_max
@@ -65,21 +66,21 @@ async def waiting_of_topic(context: BrokerContext, topic: str, unread: int) -> W
             left -= len(waiting)
             if left <= 0:
                 break
-    except StoreError as error:  # some are damaged, or expired just now
-        log.debug("cannot look of which topic a waiting message is: %s", error)
+    except StoreError as error:  # some records are damaged, or have just expired
+        log.debug("cannot read the topic of a waiting message: %s", error)
     return WaitingOfTopic(found, max(unread, 0))
 
 
 async def _load(context: BrokerContext, ranges: Sequence[LogRange]) -> Sequence[Bytes]:
     loaded: asyncio.Future[Sequence[Bytes]] = context.loop.create_future()
     context.reader.load(ranges, partial(settle, loaded))
-    await asyncio.sleep(0)  # others have their turn, also while all is in memory
+    await asyncio.sleep(0)  # other tasks get a turn, even if all is in memory
     return await loaded
 
 
 def _records(context: BrokerContext) -> Iterator[Sequence[LogRange]]:
-    """What waits, of up to :data:`_ROWS` rows at a time. None of them may wait: very many that are
-    due in the present slot of the wheel are delivered."""
+    """The ranges of waiting messages, from up to :data:`_ROWS` rows at a time. A list may be empty,
+    because many messages of the present slot of the wheel may be delivered."""
     machine = context.machine
     for level, queue, offset in undelivered_of_levels(machine):
         yield from _rows(queue, level - 1, offset)
@@ -104,8 +105,9 @@ def _rows(
     mark: tuple[int, int] = (-1, -1),
     recalled: Container[tuple[int, int]] = (),
 ) -> Iterator[Sequence[LogRange]]:
-    """The rows from ``offset`` on. The third field of a row is when its message is due: those up to
-    ``mark``, a time and an offset, are delivered; ``recalled`` ones will never be."""
+    """The ranges of the rows from ``offset`` on. The third field of a row is the time at which the
+    message is due. Messages up to ``mark`` (time, offset) are delivered, and ``recalled`` messages
+    are skipped."""
     while data := queue.read(offset, _ROWS):
         found = [*enumerate(rows(data), offset)]
         yield [

@@ -1,4 +1,4 @@
-"""How long a retrying client waits when brokers die."""
+"""The waiting time of a retrying client when brokers die."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 PAUSE_SECONDS = 1.0
-"""Undisturbed sending before brokers are killed, so that each round begins alike."""
+"""Seconds of undisturbed sending before a fault, so that each round begins alike."""
 
 
 @dataclass(frozen=True, slots=True)
 class FailoverResult:
-    """Milliseconds to the next acknowledgement: from the kill of the leader; from the moment when
-    it fell silent without closing its connections; and from the restart of a group whose nodes were
-    all killed. Every value, in order.
+    """Milliseconds to the next acknowledgement, all values in order: from the kill of the leader;
+    from the moment when it stopped answering without closing its connections; and from the restart
+    of a group whose nodes were all killed.
     """
 
     leader_killed_ms: Sequence[float]
@@ -31,13 +31,14 @@ class FailoverResult:
 
 
 Disturb = Callable[[], float]
-"""Kills (and starts) brokers; the moment (``time.perf_counter``) from which the wait is counted."""
+"""Kills (and starts) brokers; returns the time (``time.perf_counter``) from which the wait
+counts."""
 
 
 def waits_ms(
     disturb: Disturb, repair: Callable[[], None], first_after: Callable[[float], float], rounds: int
 ) -> list[float]:
-    """The wait of each round; ``repair`` brings the cluster back to strength after it."""
+    """The wait of each round; ``repair`` restarts the brokers after it."""
     waits: list[float] = []
     for _ in range(rounds):
         moment = disturb()

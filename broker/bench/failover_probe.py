@@ -1,4 +1,4 @@
-"""A client that sends without end, to measure how long it waits when a leader dies."""
+"""A client that sends all the time, to measure its wait when a leader dies."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from broker.client.message import Message
 from broker.client.producer.producer import Producer
 
 PAUSE_SECONDS = 0.002
-"""Between two messages; a few hundred a second."""
+"""The seconds between two messages; a few hundred a second."""
 
 
 class Probe:
-    """Sends one message after the other, each retried until it is acknowledged."""
+    """Sends one message after the other; each is retried until it is acknowledged."""
 
     def __init__(self, producer: Producer, job: ProbeJob, rng: Random) -> None:
         self._producer = producer
@@ -26,8 +26,8 @@ class Probe:
         self._task.add_done_callback(self._ended)
 
     async def first_after(self, moment: float) -> float:
-        """When (``time.perf_counter``) the first message was acknowledged that was sent after
-        ``moment``. Raises what ended the sending, if that comes first."""
+        """The time (``time.perf_counter``) at which the first message sent after ``moment`` was
+        acknowledged. Raises the error that ended the sending, if that comes first."""
         answer: asyncio.Future[float] = self._loop.create_future()
         if self._task.done():
             self._task.result()

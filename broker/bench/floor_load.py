@@ -1,4 +1,4 @@
-"""The load on a relay (``floor_relay.py``): as many bytes as requests with messages have."""
+"""The load on a relay (``floor_relay.py``): as many bytes as in requests with messages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dledger.wire.endpoint import Endpoint
 
 
 async def send_to_floor(job: FloorJob, rng: Random) -> list[Round]:
-    """Measures as :func:`~broker.bench.produce.measure` says."""
+    """See :func:`~broker.bench.produce.measure`."""
     host, port = Endpoint.parse(job.address)
     loop = asyncio.get_running_loop()
     transport, load = await loop.create_connection(
@@ -31,11 +31,11 @@ async def send_to_floor(job: FloorJob, rng: Random) -> list[Round]:
 
 
 class FloorLoad(asyncio.Protocol):
-    """A closed loop of requests that are nothing but bytes."""
+    """A closed loop of requests of plain bytes."""
 
     def __init__(self, request: bytes, shape: LoadShape) -> None:
         self.latencies: list[float] = []
-        """Of each request, in seconds."""
+        """The latency of each request, in seconds."""
         self._request = request
         self._shape = shape
         self._sent_at: deque[float] = deque()
@@ -53,7 +53,7 @@ class FloorLoad(asyncio.Protocol):
             self._ended.set_exception(error or ConnectionResetError("the floor's relay has ended"))
 
     async def run(self, seconds: float) -> int:
-        """Sends for so long; how many messages became durable, which is all of them."""
+        """Sends for ``seconds``; returns the number of messages, all of which became durable."""
         before = self._durable_requests
         self._ended = asyncio.get_running_loop().create_future()
         self._stop_at = time.perf_counter() + seconds

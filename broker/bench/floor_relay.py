@@ -1,14 +1,14 @@
 """The floor under a replicated log: ``python -m broker.bench.floor_relay FILE [FOLLOWER...]``.
 
-A relay writes what comes to its file, synchronously and as the log does it, and passes it on to its
-followers meanwhile. It tells whoever sent the bytes how many a majority has on stable storage. It
-looks into nothing and knows no messages, elections or readers. So no broker in this language can
-take less of the machine for the same bytes.
+A relay writes incoming bytes to its file, synchronously like the log, and passes them on to its
+followers meanwhile. It tells the sender how many bytes a majority has on stable storage. It parses
+nothing, and has no messages, elections or readers. So no broker in Python can use less of the
+machine for the same bytes.
 
-Bytes go in; numbers come back, of 8 bytes each, big-endian: the bytes of this connection that are
-durable on a majority of the relay and its followers. The file has its full size before the
-first byte comes, and is written from its beginning again when it is full: nothing is prepared
-ahead. The relay prints its port, and ends with its standard input.
+Bytes go in; numbers of 8 bytes, big-endian, come back: the bytes of this connection that are
+durable on a majority of the relay and its followers. The file has its full size before the first
+byte comes, and is overwritten from the beginning when it is full: nothing is prepared ahead. The
+relay prints its port, and ends with its standard input.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from store.io.os_filesystem import OsFileSystem
 
 FILE_SIZE = 64 << 20
 WRITE_MAX = 512 << 10
-"""The largest single write; what came meanwhile goes with the next one."""
+"""The largest single write; bytes that come meanwhile go with the next one."""
 
 DURABLE = struct.Struct(">Q")
 
 
 class DurableCounts:
-    """The last of the numbers in a stream of them, however it is cut."""
+    """The last number in a stream of numbers."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def last(self, data: bytes) -> int | None:
-        """The last number that is whole now; None if none has become whole."""
+        """The last complete number; None if ``data`` completes none."""
         data = self._rest + data
         whole = len(data) - len(data) % DURABLE.size
         self._rest = data[whole:]
@@ -50,14 +50,15 @@ class DurableCounts:
 
 
 def _nothing() -> None:
-    """Until there is somebody to tell."""
+    """The callback before there is a sender."""
 
 
 class SyncedFile:
-    """Appends to one file, one write at a time; writes are durable when they end."""
+    """Appends to one file, one write at a time. A write is durable when it ends."""
 
     def __init__(self, path: str, size: int = FILE_SIZE) -> None:
-        """Made and filled with zeros here. ``size`` is a multiple of the block, in bytes."""
+        """Creates the file and fills it with zeros. ``size`` is in bytes, a multiple of the block
+        size."""
         self._loop = asyncio.get_running_loop()
         self._size = size
         self._writes = AsyncWrites.open(time.monotonic)
@@ -130,8 +131,8 @@ class Follower(asyncio.Protocol):
 
 
 class Relay(asyncio.Protocol):
-    """The connections of senders, one after the other: each has been told of all its bytes before
-    the next one connects."""
+    """The connections of senders, one after the other: the next one connects once all bytes of the
+    one before are durable."""
 
     def __init__(self, file: SyncedFile) -> None:
         self._file = file
@@ -140,7 +141,7 @@ class Relay(asyncio.Protocol):
         self._followers: list[tuple[asyncio.WriteTransport, Follower]] = []
         self._received = 0
         self._before = 0
-        """The bytes of earlier senders."""
+        """The number of bytes of earlier senders."""
         self._told = 0
 
     async def follow(self, follower: Endpoint) -> None:
@@ -151,7 +152,7 @@ class Relay(asyncio.Protocol):
         self.add_follower(transport, protocol)
 
     def add_follower(self, transport: asyncio.WriteTransport, follower: Follower) -> None:
-        """One that is connected."""
+        """Adds a connected follower."""
         self._followers.append((transport, follower))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -168,7 +169,7 @@ class Relay(asyncio.Protocol):
         self._file.append(data)
 
     def tell(self) -> None:
-        """Tells the sender, if a majority has more than it was told of."""
+        """Sends the number of durable bytes, if it has grown."""
         counts = sorted((self._file.durable, *(each.durable for _, each in self._followers)))
         durable = counts[-majority(len(counts))]
         if durable > self._told and self._sender is not None:

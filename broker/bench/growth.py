@@ -1,4 +1,4 @@
-"""How the cost of a message grows with something else."""
+"""The growth of the cost of a message with another quantity."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One measurement: ``at`` so many queues, bytes, groups or connections."""
+    """One measurement with ``at`` queues, bytes, groups or connections."""
 
     at: int
     summary: Summary
     memory_bytes: int
-    """Of all servers, at the end."""
+    """The memory of all servers at the end."""
     restart_ms: float | None = None
-    """All killed, from their restart to the next acknowledgement; None if not measured."""
+    """Milliseconds from the restart of all killed servers to the next acknowledgement; None if not
+    measured."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -38,21 +39,21 @@ class Curve:
     name: str
     points: Sequence[Point]
     per_byte: bool = False
-    """``at`` is the size of a message: bytes are compared, and not messages."""
+    """Whether ``at`` is the size of a message, so that bytes are compared instead of messages."""
 
     @property
     def dearness(self) -> float:
-        """The CPU time of the servers for a message at the dearest point, to that at the first.
+        """The highest CPU time of the servers for a message, relative to that at the first point.
 
-        For sizes it is that for a byte, without what a message costs at the smallest size; the
-        first point is then the second one, which needs three.
+        For sizes it is the CPU time for a byte, without the cost of a message of the smallest size.
+        Then the second point counts as the first, and three points are needed.
         """
         costs = self.costs
         return max(costs) / costs[0] if costs and costs[0] > 0 else 1.0
 
     @property
     def costs(self) -> list[float]:
-        """CPU seconds of the servers: for a message, or for a MiB beyond the smallest size."""
+        """The CPU seconds of the servers for a message, or for a MiB beyond the smallest size."""
         costs = [each.summary.server_cpu_seconds_per_100k / CPU_MESSAGES for each in self.points]
         if not self.per_byte:
             return costs

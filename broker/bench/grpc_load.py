@@ -3,8 +3,8 @@
     grpc_load echo          serves; prints its port, and ends with its input
     grpc_load load JOB      prints the rounds of one job (:class:`GrpcJob`, as JSON)
 
-The server that does nothing answers a call of the size of a send with an answer of that size. So
-its CPU time is what grpcio itself takes for one.
+The server that does nothing answers calls with requests and answers of the size of a send's. So its
+CPU time is the cost of grpcio itself.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SERVICE = "apache.rocketmq.v2.MessagingService"
 SEND, RECEIVE, ECHO = "send", "receive", "echo"
 GROUP = "dledger-bench"
 BATCH = 32
-"""Messages in one receive, and in one acknowledgement."""
+"""Messages in one receive request, and in one acknowledgement."""
 
 _METADATA = (("x-mq-client-id", f"dledger-bench-{uuid4().hex}"),)
 _CALL_SECONDS = 30.0
@@ -57,7 +57,7 @@ class GrpcJob:
     seconds: float
     rounds: int
     pids: tuple[int, ...]
-    """Of the servers; their CPU time is reported."""
+    """The pids of the servers, whose CPU time is reported."""
 
 
 class CallError(Exception):
@@ -65,8 +65,8 @@ class CallError(Exception):
 
 
 class _Load:
-    """Calls in a closed loop. Each of the kinds gives the number of messages that it has dealt
-    with; 0: there are no more."""
+    """Calls in a closed loop. Each kind of call returns the number of handled messages; 0: there
+    are no more."""
 
     def __init__(self, channel: Any, job: GrpcJob) -> None:
         self._job = job
@@ -119,7 +119,7 @@ class _Load:
         return len(entries)
 
     async def run(self, seconds: float) -> int:
-        """The messages that were dealt with in so many seconds."""
+        """The number of messages handled in ``seconds``."""
         once = self.receive if self._job.what == RECEIVE else self.send
         ends = time.perf_counter() + seconds
         each = [self._repeat(once, ends) for _ in range(self._job.in_flight)]
@@ -145,7 +145,8 @@ def _check(status: df.Status) -> None:
 
 
 async def measure(job: GrpcJob) -> list[Round]:
-    """Raises :class:`CallError`, and ``RuntimeError`` where there was nothing to receive."""
+    """Measures a job. Raises :class:`CallError`, and ``RuntimeError`` if there was nothing to
+    receive."""
     rounds = []
     async with grpc.aio.insecure_channel(job.target) as channel:
         load = _Load(channel, job)

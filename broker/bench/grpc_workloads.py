@@ -1,4 +1,4 @@
-"""gRPC beside remoting: the workloads of ``dledger bench grpc``."""
+"""gRPC compared with remoting: the workloads of ``dledger bench grpc``."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from broker.bench.worker_client import LoadClient, LoadError
 _PROGRAM = (sys.executable, "-m", "broker.bench.grpc_load")
 _RECEIVERS = 4
 FILLED = 64 * 1024
-"""Messages that are received; when they are gone a round ends."""
+"""The number of messages to receive; a round ends when they are gone."""
 
 
 class GrpcPlace(NamedTuple):
-    """Where the leader serves gRPC, and the processes of all servers."""
+    """The leader's gRPC address, and the pids of all servers."""
 
     target: str
     pids: tuple[int, ...]
@@ -36,8 +36,8 @@ def measure_grpc(
     new_topic: Callable[[], str],
     tell: Callable[[str], None],
 ) -> dict[str, list[Round]]:
-    """Single sends by remoting (``send``) and by gRPC, as many under way; receptions by gRPC, each
-    with its acknowledgement; and calls of a server that does nothing.
+    """Measures single sends by remoting (``send``) and by gRPC, with as many in progress; receive
+    requests by gRPC with acknowledgements; and calls of a server that does nothing.
 
     Raises :class:`~broker.bench.worker_client.LoadError`.
     """
@@ -87,7 +87,7 @@ def _rounds(job: GrpcJob) -> list[Round]:
 
 @contextmanager
 def _echo() -> Iterator[tuple[int, int]]:
-    """The port and the process of a server that does nothing."""
+    """The port and the pid of a server that does nothing."""
     with subprocess.Popen(
         [*_PROGRAM, ECHO], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:

@@ -1,4 +1,4 @@
-"""Many clients that are connected and ask for little."""
+"""Many connected clients with few requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CONFIG = ConsumerConfig()
 
 
 class HeldConnections:
-    """Connections to one broker: every second one waits in a held pull, the others are idle."""
+    """Connections to one broker: half of them wait in a held pull, the others are idle."""
 
     def __init__(self) -> None:
         self._clients: list[RemotingClient] = []
@@ -30,7 +30,7 @@ class HeldConnections:
         await self.close()
 
     async def hold(self, job: ConnectionsJob) -> None:
-        """Returns when the job's connections, and no others, are there.
+        """Opens the connections of the job, and closes earlier ones.
 
         Raises a :class:`~broker.remoting.protocol.errors.CallError` if one cannot be made.
         """
@@ -40,7 +40,7 @@ class HeldConnections:
             await asyncio.gather(*(self._connect(job) for _ in range(count)))
 
     async def close(self) -> None:
-        """Ends all of them."""
+        """Closes all connections."""
         for pull in self._pulls:
             pull.cancel()
         await asyncio.gather(*self._pulls, return_exceptions=True)
@@ -59,7 +59,7 @@ class HeldConnections:
 
 
 async def _pull(requests: ConsumerRequests, address: str, queue: MessageQueue) -> None:
-    """Asks again whenever the broker has held the pull for as long as it may."""
+    """Pulls again whenever the broker has held the pull for its longest time."""
     subscription = Subscription(queue.topic, ALL, 0)
     while True:
         await requests.pull(address, queue, 0, subscription)

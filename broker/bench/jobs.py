@@ -1,4 +1,4 @@
-"""The jobs of the worker: one JSON document a line."""
+"""The jobs of the worker: one JSON document in each line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PULL_MESSAGES = ConsumerConfig().pull_messages_max
 
 @dataclass(frozen=True, slots=True)
 class LoadShape:
-    """How messages are sent: ``batch`` in a request, ``in_flight`` requests at once."""
+    """How messages are sent: ``batch`` messages in a request, ``in_flight`` requests at once."""
 
     batch: int
     in_flight: int
@@ -38,12 +38,13 @@ class ProduceJob:
     seconds: float
     rounds: int
     pids: tuple[int, ...]
-    """That of the servers; their CPU time is reported."""
+    """The pids of the servers, whose CPU time is reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class FillJob:
-    """Sends ``count`` messages of ``size`` bytes, to the topics in turn, for what comes next."""
+    """Sends ``count`` messages of ``size`` bytes to the topics in turn, as the data for later
+    jobs."""
 
     topics: tuple[str, ...]
     size: int
@@ -55,8 +56,8 @@ class FillJob:
 class ReplayJob:
     """Reads all ``count`` messages of a topic from its beginning, ``rounds`` times.
 
-    With several ``readers`` each is a group of its own. They begin one after the other, so that
-    they are at different places of the log.
+    Each of several ``readers`` is a group of its own. They begin one after the other, so that they
+    are at different positions of the log.
     """
 
     topic: str
@@ -65,13 +66,13 @@ class ReplayJob:
     pids: tuple[int, ...]
     readers: int = 1
     at_once: int = PULL_MESSAGES
-    """The messages that one pull asks for."""
+    """The messages that one pull requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeJob:
-    """Sends one message after the other until the worker says stop. When asked about a moment, it
-    answers how long after it the first message was acknowledged that was sent after it.
+    """Sends one message after the other until an empty line. For a line with a time, it answers
+    when the first message sent after that time was acknowledged.
     """
 
     topic: str
@@ -80,8 +81,8 @@ class ProbeJob:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionsJob:
-    """Keeps so many connections to a broker, until another such job: half of them are idle, half
-    wait in a held pull for a message of the empty topic."""
+    """Keeps ``count`` connections to a broker until the next such job: half are idle, half wait in
+    a held pull for a message of the empty topic."""
 
     address: str
     topic: str
@@ -90,7 +91,8 @@ class ConnectionsJob:
 
 @dataclass(frozen=True, slots=True)
 class FloorJob:
-    """Sends as many bytes as a :class:`ProduceJob`'s requests have, to the relay at ``address``."""
+    """Sends as many bytes as the requests of a :class:`ProduceJob` have, to the relay at
+    ``address``."""
 
     address: str
     size: int
@@ -113,7 +115,7 @@ def encode_job(job: Job) -> bytes:
 
 
 def decode_job(line: bytes) -> Job:
-    """The job of a line that :func:`encode_job` made."""
+    """The job in a line of :func:`encode_job`."""
     fields: dict[str, Any] = orjson.loads(line)
     kind = _JOBS[fields.pop("job")]
     if "shape" in fields:

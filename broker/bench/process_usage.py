@@ -1,4 +1,4 @@
-"""What processes take of the machine: CPU time, bytes written to disks, memory."""
+"""The resources that processes use: CPU time, bytes written to disks, memory."""
 
 from __future__ import annotations
 
@@ -14,29 +14,30 @@ PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Usage(NamedTuple):
-    """Of processes together, since they began; one that is gone counts nothing."""
+    """The usage of several processes since their start. Ended processes do not count."""
 
     cpu_seconds: float
     written_bytes: int
-    """Handed to block devices, through the page cache or past it."""
+    """Bytes written to block devices, through the page cache or by direct I/O."""
 
     def since(self, before: Usage) -> Usage:
-        """What was used between two moments."""
+        """The usage between two moments."""
         return Usage(
             self.cpu_seconds - before.cpu_seconds, self.written_bytes - before.written_bytes
         )
 
 
 def usage(pids: Iterable[int]) -> Usage:
-    """User and system time of all threads, and the bytes that they had written."""
+    """User and system time of all threads, and the written bytes."""
     pids = tuple(pids)
     return Usage(cpu_seconds(pids), sum(_each(pids, _written)))
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:
-    """User and system time of all threads of the processes so far; one that is gone counts 0.
+    """User and system time of all threads of the processes so far. Ended processes count 0.
 
-    To the nanosecond: ``/proc`` counts in hundredths of a second; a round may have none.
+    The resolution is nanoseconds: ``/proc`` counts in hundredths of a second, which is too coarse
+    for a round.
     """
     return sum(_each(pids, lambda pid: time.clock_gettime(_clock_of(pid))))
 
@@ -55,13 +56,13 @@ def _each(pids: Iterable[int], read: Callable[[int], N]) -> Iterable[N]:
 
 
 def _clock_of(pid: int) -> int:
-    """The clock that clock_getcpuclockid(3) gives: it counts while the process is scheduled."""
+    """The clock of clock_getcpuclockid(3), which counts while the process runs."""
     scheduled = 2
     return ~pid << 3 | scheduled
 
 
 def _written(pid: int) -> int:
-    """Of ``/proc/PID/io``, which systems other than Linux do not have."""
+    """The written bytes in ``/proc/PID/io``, which only Linux has."""
     for line in Path(f"/proc/{pid}/io").read_text(encoding="ascii").splitlines():
         name, _, value = line.partition(":")
         if name == "write_bytes":

@@ -1,4 +1,5 @@
-"""A closed loop of sends: a fixed number in progress, the next one after each acknowledgement."""
+"""A closed loop of sends: a fixed number is in progress, and each acknowledgement starts the
+next."""
 
 from __future__ import annotations
 
@@ -23,17 +24,17 @@ async def produce(producer: Producer, job: ProduceJob, rng: Random) -> list[Roun
 
 
 class Load(Protocol):
-    """What sends messages over and over."""
+    """Sends messages in a loop."""
 
     latencies: list[float]
-    """Of each acknowledged request, in seconds."""
+    """The latency of each acknowledged request, in seconds."""
 
     async def run(self, seconds: float) -> int:
         """Sends for so long; returns how many messages were acknowledged, which is all of them."""
 
 
 async def measure(load: Load, job: ProduceJob | FloorJob) -> list[Round]:
-    """Warms up, then measures round after round without a pause between them."""
+    """Warms up, then measures the rounds without pauses."""
     await load.run(job.warm_up_seconds)
     return [await _round(load, job) for _ in range(job.rounds)]
 
@@ -66,14 +67,13 @@ def percentiles_ms(seconds: Sequence[float]) -> tuple[float, float]:
 
 
 async def fill(producer: Producer, job: FillJob, rng: Random) -> None:
-    """Sends whole batches until the topics have at least ``count`` messages; exactly that many
-    where ``count`` is a multiple of the batch."""
+    """Sends whole batches until the topics have ``count`` messages, rounded up to whole batches."""
     loop = ClosedLoop(producer, job.topics, job.shape, rng.randbytes(job.size))
     await loop.run_count(job.count)
 
 
 class ClosedLoop:
-    """Sends over and over. No task and no coroutine for a message: callbacks alone."""
+    """Sends in a loop, with callbacks instead of a task or coroutine for each message."""
 
     def __init__(
         self, producer: Producer, topics: Sequence[str], shape: LoadShape, body: bytes
@@ -89,12 +89,12 @@ class ClosedLoop:
         self._stop_at: float | None = None
         self._ended: asyncio.Future[None]
         self.latencies: list[float] = []
-        """Of each acknowledged request, in seconds."""
+        """The latency of each acknowledged request, in seconds."""
 
     async def run(self, seconds: float) -> int:
         """Sends for so long; returns how many messages were acknowledged, which is all of them.
 
-        That is one request at least, even where the process was paused for all that time.
+        At least one request is sent, even if the process was paused for all that time.
         """
         self._stop_at = time.perf_counter() + seconds
         return await self._run()

@@ -1,4 +1,4 @@
-"""Reading a topic from its beginning, as consumers that look at every body."""
+"""Reads a topic from its beginning, with consumers that read every body."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from store.io.filesystem import Bytes
 
 
 async def replay(name_servers: str, job: ReplayJob) -> list[Round]:
-    """The time until the first answer is not measured, nor are the messages that it has."""
+    """Measures the rounds of a job, without the first answer and its time."""
     return [await _replay_once(name_servers, job) for _ in range(job.rounds)]
 
 
@@ -50,7 +50,7 @@ async def _replay_once(name_servers: str, job: ReplayJob) -> Round:
 
 
 async def _in_turn(readers: list[Reader], count: int) -> None:
-    """Each reader begins when the one before has read its share of the way."""
+    """Starts each reader once the one before has read its share."""
     running: list[asyncio.Task[None]] = []
     try:
         for reader in readers:
@@ -63,7 +63,7 @@ async def _in_turn(readers: list[Reader], count: int) -> None:
 
 
 class Reader:
-    """A group of one consumer that reads on."""
+    """A group of one consumer, which reads continuously."""
 
     def __init__(self, consumer: Consumer) -> None:
         self.messages = 0
@@ -71,12 +71,12 @@ class Reader:
         self._consumer = consumer
 
     async def first(self) -> int:
-        """Waits for messages; how many have come."""
+        """Waits for messages; returns their number."""
         self._take((await self._consumer.next_batch()).bodies())
         return self.messages
 
     async def read_up_to(self, count: int) -> None:
-        """Returns when so many messages were read in all, or more."""
+        """Reads until at least ``count`` messages were read in all."""
         while self.messages < count:
             self._take((await self._consumer.next_batch()).bodies())
 

@@ -1,4 +1,4 @@
-"""What was measured, round by round, and what is made of it."""
+"""The results of measurements: rounds and their summaries."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 CPU_MESSAGES = 100_000
-"""CPU time is reported for this number of messages."""
+"""CPU time is reported per this number of messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One measurement. Latencies are of requests, in milliseconds; None if none was taken."""
+    """One measurement. Latencies are those of requests, in milliseconds; None if not measured."""
 
     messages: int
     seconds: float
@@ -22,9 +22,9 @@ class Round:
     p50_ms: float | None = None
     p99_ms: float | None = None
     payload_bytes: int = 0
-    """Of the bodies that were acknowledged."""
+    """Bytes of acknowledged bodies."""
     server_written_bytes: int = 0
-    """To disks, by all servers together."""
+    """Bytes that all servers together wrote to disks."""
 
     @property
     def rate(self) -> float:
@@ -45,12 +45,12 @@ class Summary:
     server_cpu_seconds_per_100k: float
     client_cpu_seconds_per_100k: float
     written_per_payload_byte: float | None = None
-    """Bytes that all servers together wrote to disks, of all rounds; None where nothing was sent.
+    """Bytes that all servers together wrote to disks, in all rounds; None if nothing was sent.
     """
 
     @property
     def cpu_seconds_per_100k(self) -> float:
-        """Servers and client together."""
+        """The CPU seconds of servers and client together."""
         return self.server_cpu_seconds_per_100k + self.client_cpu_seconds_per_100k
 
     def to_json(self) -> dict[str, Any]:
@@ -58,7 +58,7 @@ class Summary:
 
 
 def summarise(name: str, rounds: Sequence[Round]) -> Summary:
-    """The medians of ``rounds``, each figure by itself."""
+    """The medians of ``rounds``, separate for each value."""
     rates = [each.rate for each in rounds]
     return Summary(
         name,
@@ -78,7 +78,8 @@ def summarise(name: str, rounds: Sequence[Round]) -> Summary:
 
 
 def _written(rounds: Sequence[Round]) -> float | None:
-    """The mean: a log is prepared in steps that are larger than what a short round writes."""
+    """The mean over all rounds, because the log is prepared in steps that are larger than a short
+    round."""
     payload = sum(each.payload_bytes for each in rounds)
     return sum(each.server_written_bytes for each in rounds) / payload if payload else None
 

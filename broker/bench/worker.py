@@ -1,9 +1,9 @@
 """The process that makes the load: ``python -m broker.bench.worker NAMESRV``.
 
-It reads one job a line from stdin and writes one result a line to stdout, until stdin ends. During
-a :class:`~broker.bench.jobs.ProbeJob` each line is a moment (``time.perf_counter``). The answer is
-the moment at which the first message was acknowledged that was sent after it. An empty line ends
-the probe.
+It reads one job in each line of stdin and writes one result in each line of stdout, until stdin
+ends. During a :class:`~broker.bench.jobs.ProbeJob` each line is a time (``time.perf_counter``). The
+answer is the time at which the first message sent after it was acknowledged. An empty line ends the
+probe.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from broker.system.file_descriptor_limits import DescriptorLimits, raise_file_li
 from broker.system.malloc_tuning import keep_freed_memory
 
 DEADLINE_SECONDS = 60.0
-"""No failover may take longer."""
+"""The longest time of a failover."""
 
 
 async def work(name_servers: str) -> int:
-    """Does jobs until there are no more; 1 if one failed."""
+    """Does jobs until there are no more. Returns 1 if one failed."""
     config = ProducerConfig(group="dledger-bench", deadline_seconds=DEADLINE_SECONDS)
     rng = Random()
     lines = _stdin_lines()
@@ -67,7 +67,7 @@ async def work(name_servers: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What jobs work with."""
+    """The clients that jobs use."""
 
     name_servers: str
     producer: Producer
@@ -88,7 +88,7 @@ async def _do(tools: Tools, job: Job) -> object:
         case ConnectionsJob():
             await tools.connections.hold(job)
         case ProbeJob():
-            raise TypeError("a probe is a conversation")
+            raise TypeError("a probe has no single result")
     return {}
 
 

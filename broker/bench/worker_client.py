@@ -1,4 +1,4 @@
-"""The worker as seen from the command: jobs in, results out."""
+"""The command's side of the worker: sends jobs, and reads results."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class LoadError(Exception):
 
 
 class LoadClient:
-    """One worker process; a context manager that ends it. Without a ``profile`` it is known as the
-    environment says."""
+    """One worker process; the context manager ends it. Without a ``profile`` its credentials are
+    those of the environment."""
 
     def __init__(self, name_servers: str, profile: str = "") -> None:
         process = subprocess.Popen(
@@ -60,19 +60,19 @@ class LoadClient:
         return [Round(**fields) for fields in self._ask(encode_job(job))]
 
     def fill(self, job: FillJob) -> None:
-        """Returns when all messages are acknowledged."""
+        """Sends the messages; returns once all are acknowledged."""
         self._ask(encode_job(job))
 
     def hold_connections(self, job: ConnectionsJob) -> None:
-        """Returns when the job's connections are there, and no others of such jobs."""
+        """Opens the job's connections, and closes those of earlier such jobs."""
         self._ask(encode_job(job))
 
     def start_probe(self, job: ProbeJob) -> None:
-        """Begins to send without end."""
+        """Begins to send continuously."""
         self._tell(encode_job(job))
 
     def first_after(self, moment: float) -> float:
-        """When the first message was acknowledged that was sent after ``moment``."""
+        """The time at which the first message sent after ``moment`` was acknowledged."""
         at: float = self._ask(b"%r\n" % moment)["at"]
         return at
 

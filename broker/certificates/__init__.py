@@ -1,1 +1,1 @@
-"""Making the certificates and secrets of a cluster, and telling how they are."""
+"""Makes and checks the certificates and secrets of a cluster."""

@@ -1,4 +1,4 @@
-"""A cluster's own certificate authority: X.509 certificates over the curve P-256.
+"""A cluster's own certificate authority, for X.509 certificates on the curve P-256.
 
 A certificate names a node or a NameServer by a URI (:mod:`dledger.wire.peer_identity`), which peers
 check, and the hosts on which it listens, which clients check.
@@ -22,23 +22,24 @@ from dledger.wire.peer_identity import PeerIdentity
 CA_DAYS = 3650
 _AUTHORITY = "dledger authority of "
 BACKDATED = datetime.timedelta(hours=1)
-"""Of the start of the validity: clocks of other machines may be behind."""
+"""How far the start of the validity is in the past, because clocks of other machines may be
+behind."""
 
 
 class AuthorityError(ValueError):
-    """Files that are no certificate authority; says why."""
+    """The files are not a certificate authority; the text has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class CertificateAuthority:
-    """What signs the certificates of one cluster."""
+    """Signs the certificates of one cluster."""
 
     certificate: x509.Certificate
     key: ec.EllipticCurvePrivateKey
 
     @classmethod
     def create(cls, cluster: str) -> Self:
-        """A new one."""
+        """Makes a new authority."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = _name(_AUTHORITY + cluster)
         builder = _builder(name, name, key, CA_DAYS)
@@ -53,13 +54,13 @@ class CertificateAuthority:
 
     @classmethod
     def load(cls, certificate_pem: bytes, key_pem: bytes) -> Self:
-        """From its files: the first certificate of the one that the key fits, as others may be
-        trusted too. Raises :class:`AuthorityError`."""
+        """The authority in these files: the first certificate that fits the key, because others may
+        be trusted too. Raises :class:`AuthorityError`."""
         try:
             key = serialization.load_pem_private_key(key_pem, password=None)
             certificates = x509.load_pem_x509_certificates(certificate_pem)
         except (ValueError, TypeError) as error:
-            raise AuthorityError(f"no PEM files of an authority: {error}") from None
+            raise AuthorityError(f"not the PEM files of an authority: {error}") from None
         if not isinstance(key, ec.EllipticCurvePrivateKey):
             raise AuthorityError("the key is of another kind than the authority's")
         for certificate in certificates:
@@ -68,7 +69,8 @@ class CertificateAuthority:
         raise AuthorityError("the key fits none of the certificates")
 
     def is_of(self, cluster: str) -> bool:
-        """Whether it may certify nodes of that cluster. One that was made elsewhere may."""
+        """Whether it may certify nodes of that cluster. An authority that was made by other tools
+        may."""
         name = self.certificate.subject
         return not name.rfc4514_string().startswith(f"CN={_AUTHORITY}") or name == _name(
             _AUTHORITY + cluster
@@ -95,12 +97,12 @@ class CertificateAuthority:
 
 
 def pem_of(certificate: x509.Certificate) -> bytes:
-    """As a file has it."""
+    """The certificate as PEM."""
     return certificate.public_bytes(serialization.Encoding.PEM)
 
 
 def key_pem_of(key: ec.EllipticCurvePrivateKey) -> bytes:
-    """As a file has it, without a password."""
+    """The key as PEM, without a password."""
     return key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
@@ -109,7 +111,7 @@ def key_pem_of(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def _name(common_name: str) -> x509.Name:
-    # A common name has 64 characters at most, and nobody looks at it.
+    # A common name has at most 64 characters, and is not checked.
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name[:64])])
 
 

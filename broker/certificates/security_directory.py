@@ -1,7 +1,7 @@
-"""The files that make a cluster secure: made in one go, added to, renewed, and looked at.
+"""The security directory of a cluster: makes, extends, renews and checks its files.
 
-Nothing that is there is replaced but certificates that are to be renewed. Each file is whole or not
-there at any moment; secret ones are readable by their owner alone.
+Existing files are not replaced, except certificates that are renewed. Each file is complete or
+missing at any moment; secret files are readable only by their owner.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from store.quoting import shortened
 
 ADMIN_ACCESS_KEY = "dledger-admin"
 PEM_BYTES_MAX = 1 << 20
-"""Format: a certificate or key is some kilobytes; a larger file is none."""
+"""Format: bytes of a certificate or key file, which has a few kilobytes."""
 SECRET_BYTES = 32
 EXPIRES_SOON_DAYS = 30
 
 
 class SecurityDirectoryError(Exception):
-    """A directory that cannot be made or added to: one line that names the file."""
+    """A directory that cannot be made or extended: one line with the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """The names of files that were written, and of those that were there and were left."""
+    """The names of written files, and of existing files that were kept."""
 
     written: list[str] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
@@ -57,8 +57,8 @@ def init_directory(
     days: int,
     renew: bool,
 ) -> Made:
-    """Makes what is missing: authority, cluster secret, the first admin's profile, and certificates
-    of ``days`` for those in ``hosts``, with the hosts on which they listen.
+    """Makes missing files: authority, cluster secret, the first admin's profile, and certificates
+    of ``days`` for the identities in ``hosts``, with their hosts.
 
     Raises :class:`SecurityDirectoryError`.
     """
@@ -67,8 +67,8 @@ def init_directory(
         os.makedirs(files.directory, mode=0o700, exist_ok=True)
         authority = _authority(files, cluster, made)
         secret = secrets.token_hex(SECRET_BYTES)
-        _write_missing(files.cluster_secret, f"{secret}\n".encode(), made, secret=True)
-        _write_missing(files.admin_profile, _profile(files).encode(), made, secret=True)
+        _write_missing(files.cluster_secret, f"{secret}\n".encode(), made)
+        _write_missing(files.admin_profile, _profile(files).encode(), made)
         for identity, listens in hosts.items():
             _certify(files, authority, identity, listens, made, days=days, renew=renew)
     except OSError as error:
@@ -78,8 +78,8 @@ def init_directory(
 
 
 def revoke(files: SecurityFiles, names: Sequence[str], now: datetime) -> list[str]:
-    """Adds the certificates of nodes, ``GROUP/NODE``, to those that count no more. Returns their
-    serial numbers; they are listed once, however often this is asked.
+    """Revokes the certificates of nodes, ``GROUP/NODE``. Returns their serial numbers; a repeated
+    call lists them only once.
 
     Raises :class:`SecurityDirectoryError`.
     """
@@ -113,7 +113,7 @@ def revoke(files: SecurityFiles, names: Sequence[str], now: datetime) -> list[st
 
 def _profile(files: SecurityFiles) -> str:
     return (
-        "# The first admin. Commands take it by --profile FILE or $DLEDGER_PROFILE.\n"
+        "# The first admin. Use it with --profile FILE or $DLEDGER_PROFILE.\n"
         f'access_key = "{ADMIN_ACCESS_KEY}"\n'
         f'secret_key = "{secrets.token_urlsafe(SECRET_BYTES)}"\n'
         f'ca = "{os.path.basename(files.ca)}"\n'
@@ -157,17 +157,18 @@ def _certify(
     _write(certificate, certificate_pem, made)
 
 
-def _write_missing(path: str, data: bytes, made: Made, *, secret: bool) -> None:
+def _write_missing(path: str, data: bytes, made: Made) -> None:
+    """Writes a secret, unless the file exists."""
     if os.path.exists(path):
         made.kept.append(os.path.basename(path))
     else:
-        _write(path, data, made, secret=secret)
+        _write(path, data, made, secret=True)
 
 
 def _write(path: str, data: bytes, made: Made, *, secret: bool = False) -> None:
     new = f"{path}.new"
     with suppress(FileNotFoundError):
-        os.unlink(new)  # what an interrupted run left
+        os.unlink(new)  # left by an interrupted run
     fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if secret else 0o644)
     with open(fd, "wb") as file:
         file.write(data)
@@ -179,8 +180,7 @@ def _write(path: str, data: bytes, made: Made, *, secret: bool = False) -> None:
 
 @dataclass(frozen=True, slots=True)
 class CertificateReport:
-    """One certificate of a directory. ``problems`` are for people; there are none where all is
-    well."""
+    """One certificate of a directory. ``problems`` are texts for people."""
 
     file: str
     identity: str
@@ -191,7 +191,7 @@ class CertificateReport:
 
 
 def look_at(files: SecurityFiles, now: datetime) -> tuple[list[CertificateReport], list[str]]:
-    """The certificates, and what is wrong with the other files.
+    """The certificates, and the problems of the other files.
 
     Raises :class:`SecurityDirectoryError` if there is no authority.
     """
@@ -237,11 +237,11 @@ def _report(
         if f"{certificate.serial_number:X}" in RevokedCertificates(files.revoked):
             problems.append("is revoked")
         if not identity:
-            problems.append("names no node")
+            problems.append("does not name a node")
         if not any(_is_issued_by(certificate, each) for each in trusted):
-            problems.append("is signed by no authority in ca.pem")
+            problems.append("is not signed by an authority in ca.pem")
         if not _fits(certificate, path.removesuffix(".pem") + "-key.pem"):
-            problems.append("has no key that fits")
+            problems.append("has no matching key")
     hosts = [each for each in names if not each.startswith(SCHEME)]
     shown = expires.astimezone(UTC).strftime("%Y-%m-%d")
     return CertificateReport(name, identity or "authority", hosts, shown, days_left, problems)

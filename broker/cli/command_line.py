@@ -1,11 +1,11 @@
-"""``dledger``: finds the command and runs it, with standard streams that end in order.
+"""``dledger``: finds the command, runs it, and ends the standard streams cleanly.
 
 A command is a module of :mod:`broker.cli.commands` with one name, or two::
 
-    command: click.Command                          # returns its exit code
-    def import_server() -> None                     # of a server: imports what it needs
+    command: click.Command                          # returns its exit code def import_server() ->
+    None                     # of a server: imports its modules
 
-and raises :class:`~broker.cli.terminal.command_error.CommandError` if it cannot do its work. Only
+It raises :class:`~broker.cli.terminal.command_error.CommandError` if it cannot do its work. Only
 the requested command is imported, so ``dledger --help`` answers at once. Results go to stdout,
 everything else to stderr.
 """
@@ -34,11 +34,11 @@ from broker.cli.terminal.standard_streams import (
 
 COMMANDS = {
     "up": "Start a local cluster: a NameServer and groups of brokers.",
-    "status": "Groups, nodes, roles, terms, and how far each replica is.",
-    "health": "Whether groups have leaders and majorities, and may lose nodes.",
-    "down": "Stop what `up` started; its data stays.",
-    "kill": "Kill -9 one node of the local cluster.",
-    "start": "Bring a node of the local cluster back.",
+    "status": "Groups, nodes, roles, terms, and the log of each replica.",
+    "health": "Whether groups have a leader and a majority, and may lose nodes.",
+    "down": "Stop the cluster that `up` started; its data stays.",
+    "kill": "Kill one node of the local cluster, as `kill -9`.",
+    "start": "Start nodes of the local cluster again.",
     "node": "Run one broker process in the foreground.",
     "namesrv": "Run one NameServer in the foreground.",
     "topic": "Create, alter, list, describe and delete topics.",
@@ -49,16 +49,16 @@ COMMANDS = {
     "message": "Get a message by its id, or find messages by key.",
     "snapshot": "Copy every replica of running groups, without stopping them.",
     "backup": "Back up groups to an object store; list and prune backups.",
-    "restore": "Make a new cluster of a snapshot or backup, or the data of a node.",
+    "restore": "Make a new cluster, or the data of a node, from a snapshot or backup.",
     "mirror": "Copy topics of another cluster into this one.",
-    "leader": "Hand the leadership of a group to another voter.",
+    "leader": "Transfer the leadership of a group to another voter.",
     "member": "Add, promote, remove, replace and list the members of a group.",
     "security": "Certificates and secrets of a cluster, and its accounts.",
-    "config": "Files of settings, and settings of running groups.",
-    "quota": "Limit what accounts, topics and clients send and get a second.",
+    "config": "Settings files, and settings of running groups.",
+    "quota": "Limit the rates of accounts, topics and clients.",
     "verify": "Check the data of stopped replicas, or of snapshots.",
     "bench": "Measure producing, consuming and failover.",
-    "completion": "Print the script by which bash, zsh or fish completes commands.",
+    "completion": "Print the completion script for bash, zsh or fish.",
 }
 """All commands, each with the first line of its help."""
 
@@ -67,7 +67,7 @@ EXAMPLES = """\
   dledger topic create orders --queues 8
   printf 'one\\ntwo\\n' | dledger produce orders
   dledger consume orders --group printers --from earliest --count 2
-  dledger COMMAND --help                       what a command takes, with an example
+  dledger COMMAND --help                       the options of a command, with an example
 """
 
 
@@ -79,7 +79,7 @@ class CommandLine(NamedTuple):
 
 
 class _Dledger(Group):
-    """Knows of each command its name and its summary, and imports the one that is asked for."""
+    """Knows the name and summary of each command, and imports only the requested one."""
 
     examples = EXAMPLES
 
@@ -91,7 +91,7 @@ class _Dledger(Group):
 
 
 def load_command(name: str) -> click.Command:
-    """Imports the module of a command. Ctrl-C ends the process meanwhile."""
+    """Imports the module of a command. Ctrl-C during the import ends the process."""
     with _quiet_interrupt():
         command: click.Command = importlib.import_module(f"broker.cli.commands.{name}").command
     command.help = COMMANDS[name]
@@ -122,7 +122,7 @@ def run_command(argv: Sequence[str] | None = None) -> int:
             return _run(arguments)
         finally:
             sys.stdout.flush()
-    except BrokenPipeError:  # the reader (head, say) has enough of what is printed by now
+    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         drop_output()
         return 0
     except (KeyboardInterrupt, click.Abort):
@@ -145,7 +145,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _is_text(argument: str) -> bool:
-    """Whether every stream can write it: bytes that are no UTF-8 come as halves of characters."""
+    """Whether every stream can write it. Bytes that are not UTF-8 arrive as surrogates."""
     try:
         argument.encode()
     except UnicodeEncodeError:
@@ -154,7 +154,7 @@ def _is_text(argument: str) -> bool:
 
 
 def _prepare(name: str) -> None:
-    """Imports a server's command, and what the server needs."""
+    """Imports a server's command, and the server's modules."""
     import_server: Callable[[], None] | None
     load_command(name)
     module = sys.modules[f"broker.cli.commands.{name}"]
@@ -165,8 +165,8 @@ def _prepare(name: str) -> None:
 
 @contextmanager
 def _quiet_interrupt() -> Iterator[None]:
-    """Ctrl-C ends the process by the signal, not by a traceback out of the imports, because nothing
-    has begun yet. A process that ignores it goes on to ignore it."""
+    """Ctrl-C ends the process by the signal, without a traceback of the imports. A process that
+    ignores the signal still ignores it."""
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return

@@ -1,4 +1,4 @@
-"""The door of ``dledger``. Nothing is imported before Ctrl-C ends it in order."""
+"""The entry point of ``dledger``. It imports nothing before Ctrl-C is handled."""
 
 from __future__ import annotations
 

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from random import Random
 
 UNIQUE_KEY_SIZE = 32
-"""Characters: 20 that name the client, 12 that count."""
+"""The characters of a unique key: 20 of the client, 12 of the count."""
 
 _COUNT_MASK = (1 << 48) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class ClientIdentity:
-    """Address (IPv4), process id and a number that tells two clients of one process apart."""
+    """Address (IPv4), process id, and a nonce that tells two clients of one process apart."""
 
     address: str
     process_id: int
@@ -24,7 +24,8 @@ class ClientIdentity:
 
     @property
     def client_id(self) -> str:
-        """As RocketMQ makes it: ``ip@instance``, the instance being ``PID#nonce``."""
+        """The client id as RocketMQ makes it: ``ip@instance``, where the instance is
+        ``PID#nonce``."""
         return f"{self.address}@{self.process_id}#{self.nonce}"
 
     @property
@@ -42,8 +43,8 @@ def local_identity(rng: Random) -> ClientIdentity:
 class UniqueKeys:
     """The values of UNIQ_KEY: 32 upper-case hex characters, as ``MessageClientIDSetter`` makes.
 
-    The last 12 are a count that starts at the milliseconds of the clock times 65536. So the keys of
-    a restarted process do not meet the old ones, even if process id and nonce do.
+    The last 12 are a count. It starts at the milliseconds of the clock times 65536. So a restarted
+    process does not repeat old keys, even if it has the same process id and nonce.
     """
 
     __slots__ = ("_next", "prefix")
@@ -53,7 +54,7 @@ class UniqueKeys:
         self._next = (wall_clock() << 16) & _COUNT_MASK
 
     def take(self, count: int = 1) -> int:
-        """Reserves ``count`` keys; the number of the first, the others follow it."""
+        """Reserves ``count`` keys with consecutive numbers; returns the number of the first."""
         first = self._next
         if first + count > _COUNT_MASK:  # so that a batch never wraps around
             first = 0
@@ -65,7 +66,7 @@ class UniqueKeys:
         return f"{self.prefix}{number:012X}"
 
     def next(self) -> str:
-        """The next key, reserved."""
+        """Reserves the next key and returns it."""
         number = self._next
         if number >= _COUNT_MASK:
             number = 0
@@ -74,17 +75,17 @@ class UniqueKeys:
 
 
 def unique_keys(first: str, count: int) -> list[str]:
-    """The keys that were reserved together, from the first of them."""
+    """``count`` keys that were reserved together, given the first."""
     prefix, number = first[:20], int(first[20:], 16)
     return [f"{prefix}{number + i:012X}" for i in range(count)]
 
 
 def _local_address() -> str:
-    """The source address of a packet to elsewhere; nothing is sent to find out."""
+    """The source address of packets to other machines. Nothing is sent."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))
-        except OSError:  # no way out of this machine
+        except OSError:  # no route to other machines
             return "127.0.0.1"
         name: tuple[str, int] = probe.getsockname()
         return name[0]

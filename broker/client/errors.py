@@ -1,8 +1,8 @@
 """Errors of the client library.
 
-``retriable`` says whether the same call may succeed later, so callers need no list of their own.
-Failures of single requests (:class:`~broker.remoting.protocol.errors.CallError`) have it too.
-Producer and consumer retry those themselves, and raise the errors below when they give up.
+``retriable`` says whether the same call may succeed later. Failures of single requests
+(:class:`~broker.remoting.protocol.errors.CallError`) have it too. Producer and consumer retry those
+themselves, and raise the errors below when they give up.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ UNAVAILABLE_CODES = frozenset(
         ResponseCode.GO_AWAY,
     }
 )
-"""Not this node or not now: the leader may do it, or this node in a moment."""
+"""The leader may serve the request, or this node a moment later."""
 
 DOUBTFUL_CODES = frozenset(
     {
@@ -37,22 +37,24 @@ DOUBTFUL_CODES = frozenset(
         ResponseCode.NOT_IN_CURRENT_UNIT,
     }
 )
-"""Another try may help, but likely will not; with ``UNAVAILABLE_CODES`` what RocketMQ retries."""
+"""A retry may succeed, but probably will not. With ``UNAVAILABLE_CODES`` these are the codes that
+RocketMQ retries."""
 
 _OUTCOME_UNKNOWN_CODES = frozenset({ResponseCode.SYSTEM_ERROR, ResponseCode.SERVICE_NOT_AVAILABLE})
 
 ACCESS_DENIED, ACCESS_DENIED_WITHIN = "AclException", 80
-"""With this word begins the remark of RocketMQ's brokers and ours, or soon behind the beginning."""
+"""The remarks of RocketMQ's brokers and of this project's have this word at or near the
+beginning."""
 
 
 class ClientError(Exception):
-    """Base of what the client raises on purpose."""
+    """Base of the client's errors."""
 
     retriable: ClassVar[bool] = False
 
 
 class TopicNotFoundError(ClientError):
-    """No living broker has the topic, and none would create it."""
+    """No running broker has the topic, and a message does not create it."""
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
@@ -73,7 +75,7 @@ class NameServersUnreachableError(ClientError):
 
 
 class NoLeaderError(ClientError):
-    """The broker group that has the queue has no leader at the moment."""
+    """The broker group of the queue has no leader at the moment."""
 
     retriable = True
 
@@ -91,33 +93,34 @@ class NoQueueError(ClientError):
 
 
 class RefusedError(ClientError):
-    """A server answered with a code that means no."""
+    """A server refused the request."""
 
     def __init__(self, address: str, code: int, remark: str | None) -> None:
         self.address = address
         self.code = code
         self.remark = remark
         self.perhaps_stored = False
-        """Whether the server itself says that the outcome is unknown."""
+        """Whether the server says that the outcome is unknown."""
         super().__init__(f"{address} refused: {refusal_words(code, remark)}")
 
 
 class UnavailableError(RefusedError):
-    """Refused for now: the node does not lead, or has too much to do."""
+    """Refused for now: the node does not lead, or is overloaded."""
 
     retriable = True
 
 
 class AccessDeniedError(RefusedError):
-    """The server does not know who asks, or the account may not do that. Nothing was done."""
+    """The server does not know the account, or the account lacks the permission. Nothing was
+    done."""
 
 
 class DoubtfulRefusalError(RefusedError):
-    """Refused with a code that says little; worth a few more tries."""
+    """Refused with a code of no clear meaning; worth a few more tries."""
 
 
 class DeadlineError(ClientError):
-    """Retried until the deadline; ``last`` is how the last try ended."""
+    """Retried until the deadline; ``last`` is the error of the last try."""
 
     retriable = True
 
@@ -127,21 +130,21 @@ class DeadlineError(ClientError):
 
 
 class TransactionEndedError(ClientError):
-    """The transaction has ended with another outcome."""
+    """The transaction has ended with the other outcome."""
 
 
 class NoReplyError(ClientError):
-    """No reply came in time, or none reached the client that asked."""
+    """No reply came in time, or the reply did not reach the client that asked."""
 
     retriable = True
 
 
 class IllegalMessageError(ClientError):
-    """A message that no broker would take; it was not sent."""
+    """A message that every broker would refuse; it was not sent."""
 
 
 class UndecodableBodyError(ClientError):
-    """A compressed body that cannot be decompressed; the message's ``raw_body`` has its bytes."""
+    """A compressed body cannot be decompressed; the message's ``raw_body`` has its bytes."""
 
 
 class BadAnswerError(ClientError):
@@ -156,14 +159,14 @@ class ClosedError(ClientError):
 
 
 NOT_YET = "the brokers have not answered yet"
-"""The message for a client that waits for its first answer."""
+"""The text for a client that waits for its first answer."""
 
 Failure = CallError | ClientError
-"""How one try to reach a server may end."""
+"""The errors of one try."""
 
 
 def refusal(address: str, code: int, remark: str | None) -> RefusedError:
-    """The error of a response code, in the class that says what to do next."""
+    """The error of a response code; its class says what to do next."""
     if code == ResponseCode.SYSTEM_ERROR and ACCESS_DENIED in (remark or "")[:ACCESS_DENIED_WITHIN]:
         return AccessDeniedError(address, code, remark)
     if code in UNAVAILABLE_CODES:
@@ -174,18 +177,18 @@ def refusal(address: str, code: int, remark: str | None) -> RefusedError:
 
 
 def perhaps_stored(failure: Failure) -> bool:
-    """Whether a message with this error must stay with its broker group, because no other group
-    would know it: the answer was lost, or says that the outcome is open."""
+    """Whether a message with this error may be stored: the answer was lost, or leaves the outcome
+    open. Then only its broker group can recognise a retry."""
     if isinstance(failure, RefusedError):
         return failure.perhaps_stored
     return outcome_unknown(failure)
 
 
 def outcome_unknown(failure: Failure) -> bool:
-    """Whether a request with this error may have been carried out all the same.
+    """Whether a request with this error may have been carried out.
 
-    A broker that loses its leadership answers 14 for messages that the next leader may still
-    have; code 1 is what Apache's brokers say when the quorum was late.
+    A broker that loses its leadership answers 14 for messages that the next leader may still have.
+    Apache's brokers answer 1 if the quorum was late.
     """
     if isinstance(failure, RefusedError):
         return failure.code in _OUTCOME_UNKNOWN_CODES and not isinstance(failure, AccessDeniedError)

@@ -16,7 +16,7 @@ Bytes: TypeAlias = bytes | bytearray | memoryview
 
 BODY_SIZE_MAX = 4 * 1024 * 1024
 PROPERTIES_SIZE_MAX = 32_767 - 64
-"""An i16 in the record; a part of it is kept for the unique key."""
+"""The size is an i16 in the record; some of it is reserved for the unique key."""
 
 PROPERTY_KEYS = "KEYS"
 PROPERTY_TAGS = "TAGS"
@@ -26,11 +26,12 @@ PROPERTY_DELIVER_AT = "TIMER_DELIVER_MS"
 PROPERTY_UNIQUE_KEY = "UNIQ_KEY"
 PROPERTY_RETRY_TOPIC = "RETRY_TOPIC"
 PROPERTY_CLUSTER = "CLUSTER"
-"""Put on requests by the broker: where their replies go."""
+"""The broker puts it on requests: the cluster to which replies go."""
 
 
 class MessageQueue(NamedTuple):
-    """One queue of a topic. They sort as RocketMQ sorts them, which rebalancing depends on."""
+    """One queue of a topic. Queues sort as in RocketMQ, because all members must assign them
+    alike."""
 
     topic: str
     broker: str
@@ -38,11 +39,11 @@ class MessageQueue(NamedTuple):
 
 
 class Message:
-    """A message to send. Immutable by convention: its properties are encoded once.
+    """A message to send. It must not be changed: its properties are encoded once.
 
     ``keys``: words by which it can be looked up; ``delay_level``: 1 (1 s) to 18 (2 h), 0 for none.
-    Raises :class:`IllegalMessageError` for properties that cannot be encoded, and for a flag that
-    is no i32. A message that is made within a span of OpenTelemetry carries its context.
+    Raises :class:`IllegalMessageError` for properties that cannot be encoded, and for a flag
+    outside an i32. A message that is made within a span of OpenTelemetry has the span's context.
     """
 
     __slots__ = ("body", "delay_level", "flag", "property_bytes", "topic")
@@ -65,7 +66,7 @@ class Message:
         self.flag = flag
         self.delay_level = delay_level
         self.property_bytes = b""
-        """All properties but the unique key, as the record stores them."""
+        """All properties except the unique key, as the record stores them."""
         every = {**trace_properties(), **(properties or {})}
         if tags:
             every[PROPERTY_TAGS] = tags
@@ -77,7 +78,8 @@ class Message:
             self.property_bytes = _encoded(every)
 
     def with_body(self, body: Bytes) -> Message:
-        """The same message with another body; for many of a kind it is cheaper than a new one."""
+        """The same message with another body; for many similar messages this is cheaper than new
+        ones."""
         message = Message.__new__(Message)
         message.topic = self.topic
         message.body = body
@@ -94,7 +96,7 @@ class Message:
 
 
 class SendStatus(IntEnum):
-    """All of them mean stored; this project's brokers answer only the first."""
+    """All of them mean that the message is stored; this project's brokers answer only the first."""
 
     OK = ResponseCode.SUCCESS
     FLUSH_DISK_TIMEOUT = ResponseCode.FLUSH_DISK_TIMEOUT
@@ -108,7 +110,7 @@ SEND_STATUS_BY_CODE: dict[int, SendStatus] = {status.value: status for status in
 class SendResult(NamedTuple):
     """An acknowledged request: one message, or a batch, which has one queue and one log entry.
 
-    ``queue_offset`` is that of the first message; the others follow it without a gap.
+    ``queue_offset`` is the offset of the first message; the others follow without a gap.
     """
 
     status: SendStatus
@@ -116,20 +118,20 @@ class SendResult(NamedTuple):
     queue_offset: int
     message_count: int
     joined_message_ids: str
-    """As the broker answers them; :attr:`message_ids` takes them apart."""
+    """The broker's text with all offset message ids; see :meth:`message_ids`."""
     first_unique_key: str
     recall_handle: str = ""
-    """Of a message that waits for a time: by it the producer takes it back. Empty if the answer got
-    lost, and the producer found that the message is stored."""
+    """The recall handle of a timed message. Empty if the answer was lost and the producer found the
+    stored message."""
 
     @property
     def message_ids(self) -> list[str]:
-        """Offset message ids, in order; only the first if the broker gives no others."""
+        """The offset message ids, in order; only the first if the broker gives no others."""
         return self.joined_message_ids.split(",")
 
     @property
     def unique_keys(self) -> list[str]:
-        """The messages' UNIQ_KEY, in order."""
+        """The UNIQ_KEYs of the messages, in order."""
         return unique_keys(self.first_unique_key, self.message_count)
 
 

@@ -1,7 +1,7 @@
-"""Messages of a pull: views over the answer, decoded on access.
+"""Messages of a pull: views of the answer, decoded on access.
 
-A replay that wants only bodies unpacks four numbers a record and never touches the rest. The layout
-is that of the stored record (``store/message/record.py``).
+A program that needs only bodies unpacks four numbers of each record and leaves the rest undecoded.
+The layout is that of the stored record (``store/message/record.py``).
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from store.message.record import RECORD_FIXED_SIZE, MessageRecord, decode_record
 SYS_FLAG_HOSTS_V6 = 0x30
 
 _BOUNDS = Struct(">i16xq8xi44xi")
-"""Size, queue offset, sysFlag and body size of a record whose hosts are IPv4, to byte 88."""
+"""Size, queue offset, sysFlag and body size of a record with IPv4 hosts, up to byte 88."""
 
 _CRC = Struct(">8xi")
 _I32 = Struct(">i")
 
 TagFilter: TypeAlias = frozenset[bytes] | None
-"""The tags that pass; None for all messages."""
+"""The tags that match; None: all messages."""
 
 
 class ReceivedMessage:
-    """One message of a queue. Everything but its place is decoded on first access, which raises
-    :class:`~store.errors.CorruptRecordError` if the record is bad.
+    """One message of a queue. Everything except its queue and offset is decoded on first access,
+    which raises :class:`~store.errors.CorruptRecordError` for a damaged record.
     """
 
     __slots__ = ("_buffer", "_record", "_start", "queue", "queue_offset")
@@ -59,7 +59,7 @@ class ReceivedMessage:
 
     @property
     def record(self) -> MessageRecord:
-        """The stored record, its body's checksum verified."""
+        """The stored record; the checksum of the body is verified."""
         if self._record is None:
             self._record = decode_record(self._buffer, self._start)
         return self._record
@@ -76,7 +76,7 @@ class ReceivedMessage:
         return record.body
 
     def undecoded(self) -> ReceivedMessage:
-        """The same message with its body as stored, compressed or not."""
+        """The same message; its body stays as stored, compressed or not."""
         return _Undecoded(self.queue, self.queue_offset, self._buffer, self._start)
 
     @property
@@ -90,12 +90,12 @@ class ReceivedMessage:
 
     @property
     def original_topic(self) -> str:
-        """The topic to which it was sent, also if it comes again from the retry topic."""
+        """The topic to which it was sent, also if it comes from the retry topic."""
         return self.properties.get(PROPERTY_RETRY_TOPIC) or self.topic
 
     @property
     def message_id(self) -> str:
-        """The offset message id: where the broker has it."""
+        """The offset message id: the broker's address and the position."""
         return f"{self.record.store_host.hex().upper()}{self.record.position:016X}"
 
     @property
@@ -104,7 +104,7 @@ class ReceivedMessage:
 
     @property
     def unique_key(self) -> str:
-        """The producer's name for it; empty if that made none."""
+        """The producer's UNIQ_KEY; empty if there is none."""
         return self.properties.get(PROPERTY_UNIQUE_KEY, "")
 
     @property
@@ -127,7 +127,7 @@ class ReceivedMessage:
 
     @property
     def born_host(self) -> str:
-        """The producer as ``host:port``; an IPv6 address stands in brackets."""
+        """The producer's address as ``host:port``; an IPv6 address has brackets."""
         encoded = self.record.born_host
         host, port = encoded[:-4], int.from_bytes(encoded[-4:], "big")
         family = socket.AF_INET if len(host) == 4 else socket.AF_INET6
@@ -147,18 +147,18 @@ class _Undecoded(ReceivedMessage):
 
 
 _Place: TypeAlias = tuple[int, int, int, int, int]
-"""Of a record: queue offset, start, start of the body, end of the body, sysFlag."""
+"""A record: queue offset, start, start of the body, end of the body, sysFlag."""
 
 
 class PulledBatch:
-    """Messages of one queue, in order, as one answer brought them."""
+    """The messages of one answer to a pull, of one queue, in order."""
 
     __slots__ = ("_body", "_places", "next_offset", "queue")
 
     def __init__(
         self, queue: MessageQueue, body: bytes, next_offset: int, tags: TagFilter = None
     ) -> None:
-        """Finds where the records are. Raises :class:`~store.errors.CorruptRecordError`.
+        """Finds the records in ``body``. Raises :class:`~store.errors.CorruptRecordError`.
 
         ``tags``: the broker filters by hash codes, so messages with another tag are left out here.
         """
@@ -166,7 +166,7 @@ class PulledBatch:
         self._body = body
         self._places = _places(body)
         self.next_offset = next_offset
-        """Where the queue goes on; filtered messages may lie before it."""
+        """The offset of the next pull; filtered messages may lie before it."""
         if tags is not None:
             self._places = [place for place in self._places if _tag(body, place) in tags]
 
@@ -174,12 +174,12 @@ class PulledBatch:
         return len(self._places)
 
     def offset_after(self, count: int) -> int:
-        """Where the queue goes on after the first ``count`` messages."""
+        """The offset behind the first ``count`` messages."""
         return self._places[count][0] if count < len(self._places) else self.next_offset
 
     @property
     def size(self) -> int:
-        """Bytes that it keeps in memory."""
+        """The bytes of the batch in memory."""
         return len(self._body)
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
@@ -188,10 +188,10 @@ class PulledBatch:
             yield ReceivedMessage(queue, place[0], view, place[1])
 
     def bodies(self, *, verify: bool = True) -> Iterator[Bytes]:
-        """The bodies alone, in order, as views unless they are compressed.
+        """The bodies, in order, as views unless they are compressed.
 
-        Much quicker than asking each message for its body. Raises as
-        :attr:`ReceivedMessage.body` does; without ``verify`` checksums are not looked at.
+        Much faster than the ``body`` of each message. Raises as :attr:`ReceivedMessage.body`.
+        Without ``verify``, checksums are not compared.
         """
         view = memoryview(self._body)
         read_crc = _CRC.unpack_from
@@ -219,7 +219,7 @@ def _places(body: bytes) -> list[_Place]:
         add((queue_offset, start, body_start, body_end, sys_flag))
         start += size
     if start != total:
-        raise CorruptRecordError(f"byte {start} of {total} of a pull begins no record")
+        raise CorruptRecordError(f"byte {start} of {total} of a pull: no record begins here")
     return places
 
 
@@ -230,7 +230,8 @@ def _tag(body: bytes, place: _Place) -> bytes:
 
 
 def decompressed(body: Bytes, sys_flag: int) -> bytes:
-    """A body whose system flag says that it is compressed. Raises :class:`UndecodableBodyError`."""
+    """The decompressed body of a message with this system flag. Raises
+    :class:`UndecodableBodyError`."""
     try:
         return decompress_body(body, sys_flag, BODY_LIMITS.inflated_size)
     except ValueError as error:

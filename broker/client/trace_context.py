@@ -1,17 +1,18 @@
-"""The context of the caller's span, which a message carries to the broker and to its consumer."""
+"""The trace context of the caller's span, which a message takes to the broker and to its
+consumer."""
 
 from __future__ import annotations
 
 import sys
 
 TRACEPARENT = "traceparent"
-"""As the W3C's Trace Context names it."""
+"""The name in the W3C's Trace Context."""
 
 
 def trace_properties() -> dict[str, str]:
-    """The property for a message that is made now; nothing in a program that does not trace.
+    """The property for a message that is made now; empty in a program without tracing.
 
-    OpenTelemetry is not imported: a program with a span of its own has done that.
+    This does not import OpenTelemetry: a program with a span has imported it.
     """
     propagate = sys.modules.get("opentelemetry.propagate")
     if propagate is None:

@@ -1,1 +1,1 @@
-"""What commands and the console ask of NameServers and brokers, wherever a cluster runs."""
+"""Requests of commands and of the console to NameServers and brokers of any cluster."""

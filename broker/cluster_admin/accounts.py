@@ -1,4 +1,4 @@
-"""Accounts of a cluster: every broker group has them all, each in its own log."""
+"""Accounts of a cluster: every broker group has all accounts in its own log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from broker.remoting.protocol.codes import RequestCode
 
 @dataclass(frozen=True, slots=True)
 class AccountView:
-    """An account as a group tells it, without its secret key. Permissions are ``name=PUB|SUB``."""
+    """An account as in the answer of a broker group, without its secret key. Permissions are
+    ``name=PUB|SUB``."""
 
     access_key: str
     admin: bool
@@ -37,7 +38,7 @@ class AccountView:
 
     @property
     def permissions(self) -> str:
-        """On one line."""
+        """All permissions in one line."""
         topics = " ".join((f"*={self.default_topic}", *self.topics))
         return f"topics {topics}; groups {' '.join((f'*={self.default_group}', *self.groups))}"
 
@@ -53,7 +54,7 @@ async def find_accounts(admin: AdminClient) -> dict[str, list[AccountView]]:
 
 
 async def put_account(admin: AdminClient, access_key: str, fields: Mapping[str, object]) -> None:
-    """Makes or changes an account in every group. ``fields`` are those of request 50."""
+    """Creates or changes an account in every group. ``fields`` are those of request 50."""
     for address in (await admin.masters()).values():
         await admin.ask(
             address,
@@ -63,7 +64,8 @@ async def put_account(admin: AdminClient, access_key: str, fields: Mapping[str, 
 
 
 async def reseal_accounts(admin: AdminClient) -> int:
-    """Has every secret key sealed with the newest secret of the cluster; says how many."""
+    """Makes the brokers seal every secret key with the newest cluster secret; returns the number of
+    keys."""
     masters, count = await admin.masters(), 0
     for name, accounts in (await find_accounts(admin)).items():
         for account in accounts:
@@ -95,5 +97,5 @@ async def remove_account(admin: AdminClient, access_key: str) -> None:
 
 def no_account(access_key: str) -> CommandError:
     return CommandError(
-        f"there is no account {access_key}; `dledger security user list` shows those there are"
+        f"there is no account {access_key}; `dledger security user list` shows all accounts"
     )

@@ -1,6 +1,6 @@
-"""Asking a NameServer and its brokers, from a command that runs once.
+"""Requests of commands to a NameServer and its brokers.
 
-Every failure becomes a :class:`CommandError`: which address it asked, what came back, what to do.
+Every failure becomes a :class:`CommandError` with the address, the answer, and what to do.
 """
 
 from __future__ import annotations
@@ -35,21 +35,22 @@ T = TypeVar("T")
 MASTER_ID = 0
 
 ANSWER_SECONDS = 15.0
-"""A command asks once, so it waits for a busy disk."""
+"""The timeout of a request, long enough for a busy disk, because a command asks once."""
 
 LEADER_SECONDS = 5.0
-"""An election takes a second or two, and longer if the first one is a draw."""
+"""How long a command waits for a leader. An election takes a second or two, and longer after a
+split vote."""
 
 ASK_AGAIN_SECONDS = 0.1
-"""Other processes must be polled; nothing here could wake us."""
+"""The interval of polls: other processes send no event."""
 
 
 class UnreachableError(CommandError):
-    """No connection could be made, so nothing was asked."""
+    """No connection could be made, so the request was not sent."""
 
 
 class NoAnswerError(CommandError):
-    """It was asked, and nothing came that is an answer."""
+    """The request was sent, but no valid answer came."""
 
 
 class NoTopicError(CommandError):
@@ -57,17 +58,17 @@ class NoTopicError(CommandError):
 
     def __init__(self, topic: str) -> None:
         super().__init__(
-            f"topic {topic} does not exist; `dledger topic list` shows those that do, "
-            "`dledger topic create` makes one"
+            f"topic {topic} does not exist; `dledger topic list` shows all topics, "
+            "`dledger topic create` creates one"
         )
 
 
 class NoLeaderError(CommandError):
-    """A group has no node that takes writes."""
+    """A broker group has no leader that serves."""
 
 
 class RefusedError(CommandError):
-    """The server answered with a response code that is not success."""
+    """The server answered with another code than success."""
 
     def __init__(
         self, address: str, code: int, remark: str | None, ext: Mapping[str, object] | None = None
@@ -76,13 +77,13 @@ class RefusedError(CommandError):
         self.ext = ext or {}
         hint = ""
         if "AclException" in (remark or "") and not security_from(os.environ).credentials:
-            hint = "; say who you are: --profile FILE or $DLEDGER_PROFILE"
+            hint = "; name an account: --profile FILE or $DLEDGER_PROFILE"
         super().__init__(f"{address} refused: {refusal_words(code, remark)}{hint}")
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerName:
-    """One broker name of the cluster as the NameServer knows it: addresses by broker id."""
+    """One broker name by the NameServer, with its addresses by broker id."""
 
     name: str
     cluster: str
@@ -90,7 +91,7 @@ class BrokerName:
 
     @property
     def master(self) -> str | None:
-        """The address of the leader, which takes writes."""
+        """The address of the leader, or None."""
         return self.addresses.get(MASTER_ID)
 
 
@@ -100,22 +101,22 @@ class DepartedBroker:
 
     name: str
     seconds: float
-    """For so long."""
+    """How long it has been gone, in seconds."""
     members: Mapping[str, int]
-    """Former broker ids by address; 0 for one that never followed."""
+    """The former broker ids by address; 0 for a node that never followed."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicRoute:
-    """The place of a topic, by broker name: the leaders' addresses, and how many queues can be
-    read."""
+    """The route of a topic, by broker name: the leaders' addresses, and the number of readable
+    queues."""
 
     masters: Mapping[str, str]
     queues: Mapping[str, int]
 
 
 class AdminClient:
-    """One command's calls. ``namesrv`` may be several addresses separated by semicolons."""
+    """The requests of one command. ``namesrv`` may be several addresses separated by semicolons."""
 
     def __init__(self, client: RemotingClient, namesrv: str) -> None:
         self._client = client
@@ -145,7 +146,7 @@ class AdminClient:
     async def ask_namesrv(
         self, code: RequestCode, ext: Mapping[str, object] | None = None
     ) -> Frame:
-        """The answer of the first NameServer that can be reached."""
+        """The answer of the first reachable NameServer."""
         unreachable = []
         for address in self._namesrv:
             try:
@@ -156,7 +157,7 @@ class AdminClient:
                 if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                     raise
                 raise CommandError(
-                    f"{address} is no NameServer, it does not know request {int(code)}; "
+                    f"{address} is not a NameServer, it does not know request {int(code)}; "
                     f"{WHERE_A_NAMESERVER_IS}"
                 ) from error
             except NoAnswerError as error:
@@ -166,12 +167,12 @@ class AdminClient:
         )
 
     async def tell_namesrvs(self, code: RequestCode, ext: Mapping[str, object]) -> None:
-        """Asks every NameServer: they do not talk to each other."""
+        """Sends a request to every NameServer: they do not exchange data."""
         for address in self._namesrv:
             await self.ask(address, code, ext)
 
     async def broker_names(self) -> list[BrokerName]:
-        """Every broker name that is registered, in order."""
+        """Every registered broker name, in order."""
         document = document_of(await self.ask_namesrv(RequestCode.GET_BROKER_CLUSTER_INFO))
         table = document.get("brokerAddrTable", {})
         return [
@@ -184,7 +185,7 @@ class AdminClient:
         ]
 
     async def departed_brokers(self) -> list[DepartedBroker]:
-        """Those that the NameServer remembers, in order."""
+        """The broker names without a process that the NameServer keeps, in order."""
         document = document_of(await self.ask_namesrv(RequestCode.GET_BROKER_CLUSTER_INFO))
         table = document.get("goneTable", {})
         return [
@@ -195,8 +196,8 @@ class AdminClient:
     async def masters(self, cluster: str | None = None) -> dict[str, str]:
         """The leaders' addresses by broker name, of one cluster or of all.
 
-        Raises :class:`CommandError` if the cluster is unknown or a group has no leader: a change on
-        some brokers only would look complete.
+        Raises :class:`CommandError` if the cluster is unknown or a group has no leader, because a
+        change on only some brokers would look complete.
         """
         names = await self.broker_names()
         chosen = [name for name in names if cluster in (None, name.cluster)]
@@ -206,8 +207,8 @@ class AdminClient:
         return _with_leaders({name.name: name.master for name in chosen})
 
     async def leader_of(self, address: str) -> str:
-        """The address of the leader of the group of the broker at ``address``, which is ``address``
-        if the NameServer does not know it. Raises :class:`NoLeaderError`."""
+        """The leader's address for the broker at ``address``; ``address`` itself if the NameServer
+        does not know it. Raises :class:`NoLeaderError`."""
         aliases = await _aliases(address)
         for name in await self.broker_names():
             if not aliases.isdisjoint(name.addresses.values()):
@@ -215,7 +216,7 @@ class AdminClient:
         return address
 
     async def route(self, topic: str) -> TopicRoute:
-        """Where a topic is.
+        """The route of a topic.
 
         Raises :class:`NoTopicError`, and :class:`CommandError` if one of its groups has no leader.
         """
@@ -235,9 +236,9 @@ class AdminClient:
 
 
 def run_admin(namesrv: str, work: Callable[[AdminClient], Awaitable[T]], profile: str = "") -> T:
-    """Runs ``work`` on an event loop of its own, and closes its client afterwards. ``profile`` is
-    that of its client, where the environment names none."""
-    # The call that waited for a connection reports how it ended.
+    """Runs ``work`` on its own event loop, and closes the client afterwards. ``profile`` is used if
+    the environment names none."""
+    # The call that waited for a connection reports the error.
     logging.getLogger("dledger.remoting").addHandler(logging.NullHandler())
 
     async def session() -> T:
@@ -255,8 +256,8 @@ def run_admin(namesrv: str, work: Callable[[AdminClient], Awaitable[T]], profile
 
 @asynccontextmanager
 async def open_admin(namesrv: str, security: ClientSecurity) -> AsyncIterator[AdminClient]:
-    """A client, which is closed afterwards. Raises :class:`CredentialsError` for a certificate that
-    cannot be used."""
+    """A client, which is closed at the end. Raises :class:`CredentialsError` for an unusable
+    certificate."""
     client = RemotingClient(asyncio.get_running_loop(), security=security)
     try:
         yield AdminClient(client, namesrv)
@@ -265,21 +266,21 @@ async def open_admin(namesrv: str, security: ClientSecurity) -> AsyncIterator[Ad
 
 
 def run_to_its_end(work: Coroutine[Any, Any, T]) -> T:
-    """As :func:`asyncio.run`. A signal may keep that from ever beginning the work, and Python would
-    complain."""
+    """As :func:`asyncio.run`, but closes a coroutine that a signal kept from starting, because
+    Python would warn."""
     with closing(work):
         return asyncio.run(work)
 
 
 def run_on_leaders(namesrv: str, work: Callable[[AdminClient], Awaitable[T]]) -> T:
-    """As :func:`run_admin`, for work that may be repeated: see :func:`when_led`."""
+    """As :func:`run_admin`, for work that may be repeated (see :func:`when_led`)."""
     return run_admin(namesrv, lambda admin: when_led(lambda: work(admin)))
 
 
 async def when_led(work: Callable[[], Awaitable[T]]) -> T:
-    """The result of ``work``, which is repeated while one of its groups elects a leader.
+    """The result of ``work``, which is repeated while a group elects a leader.
 
-    Raises the last error if that takes longer than elections do.
+    Raises the last error if that takes longer than an election.
     """
     loop = asyncio.get_running_loop()
     ends_at = loop.time() + LEADER_SECONDS
@@ -296,11 +297,11 @@ async def when_led(work: Callable[[], Awaitable[T]]) -> T:
 
 
 async def _aliases(address: str) -> set[str]:
-    """The address, and those that its host name stands for."""
+    """The address, and the addresses of its host name."""
     host, port = Endpoint.parse(address)
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, ValueError):  # also for what can be no host
+    except (OSError, ValueError):  # also for invalid host names
         return {address}
     return {address, *(join_host_port(str(where[0]), port) for *_, where in found)}
 

@@ -1,4 +1,4 @@
-"""The state of a cluster: the role of each node and how far it is."""
+"""The state of a cluster: the role and the log of each node."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ from broker.remoting.protocol.java_json import decode_json
 DOWN = "down"
 VOTER = "voter"
 VIEW_SECONDS = 3.0
-"""A broker answers this from memory, so one without an answer by then is shown as down."""
+"""The timeout of the status. Brokers answer it from memory, so one without an answer is shown as
+down."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """One node. Fields that only the node knows are None if it does not answer."""
+    """One node. Fields that only the node itself knows are None if it does not answer."""
 
     node: str
     pid: int | None
@@ -50,7 +51,7 @@ class NodeView:
     """See :func:`broker.admin.node_status.security_settings`."""
     grpc: str | None = None
     version: str | None = None
-    """Of its program; None also where it is 0.1.0, which does not tell."""
+    """The version of its program; also None for 0.1.0, which does not send it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +63,15 @@ class GroupView:
     term: int | None
     nodes: list[NodeView]
     joint: bool = False
-    """Whether a change of the voters is under way."""
+    """Whether a change of the voters is in progress."""
     gone_seconds: float | None = None
-    """For how long no node of it has been registered; None if one is."""
+    """How long no node of it has been registered, in seconds; None if one is registered."""
     health: GroupHealth | None = None
-    """The health of the group by the nodes that answered; None if nobody judged it."""
+    """The health of the group by the nodes that answered; None if it was not computed."""
 
     @property
     def serves(self) -> bool:
-        """Whether there is a leader that takes writes."""
+        """Whether there is a leader that serves."""
         return any(node.role == LEADER and node.serving for node in self.nodes)
 
     @property
@@ -79,18 +80,18 @@ class GroupView:
 
     @property
     def healthy(self) -> bool:
-        """Whether there is a leader that takes writes, and a majority that follows it."""
+        """Whether there is a leader that serves, and a majority that follows it."""
         return self.health is not None and self.health.healthy
 
     def to_json(self) -> dict[str, Any]:
-        """The form that ``dledger status --json`` prints."""
+        """The document of ``dledger status --json``."""
         health = None if self.health is None else self.health.to_json()
         return asdict(self) | {"health": health}
 
 
 async def view_groups(admin: AdminClient) -> list[GroupView]:
-    """Every registered group, its nodes asked at the same time, and the groups without a registered
-    node.
+    """Every registered group, with its nodes asked at the same time, and the groups without a
+    registered node.
     """
     names = await admin.broker_names()
     registered = {name.name for name in names}
@@ -113,7 +114,7 @@ async def view_node(admin: AdminClient, address: str) -> dict[str, str]:
 async def _view_group(admin: AdminClient, name: BrokerName) -> GroupView:
     asked = dict.fromkeys(name.addresses.values())
     told = await _tell(admin, name.name, asked)
-    # A member without a registration is known to the others, and may still answer.
+    # The other members know a member without a registration, and it may still answer.
     others = [member["address"] for member in _members(told).values()]
     unasked = [address for address in others if address and address not in asked]
     told |= await _tell(admin, name.name, unasked)
@@ -121,7 +122,8 @@ async def _view_group(admin: AdminClient, name: BrokerName) -> GroupView:
 
 
 async def _view_gone(admin: AdminClient, gone: DepartedBroker) -> GroupView:
-    """A node may live though no NameServer knows it; otherwise all are down."""
+    """A group without registered nodes. Its nodes may still run; those that do not answer are
+    down."""
     view = assemble_group(gone.name, await _tell(admin, gone.name, gone.members))
     down = [
         _node_view(f"{gone.name}/{_node_of(broker_id)}", {"address": address}, None, None)
@@ -135,14 +137,14 @@ async def _view_gone(admin: AdminClient, gone: DepartedBroker) -> GroupView:
 
 
 def _node_of(broker_id: int) -> str:
-    """The node that is registered with that id while it follows."""
+    """The node that registers with that id while it follows."""
     return f"n{broker_id - 1}" if broker_id > 0 else "?"
 
 
 async def _tell(
     admin: AdminClient, group: str, addresses: Iterable[str]
 ) -> dict[str, dict[str, str]]:
-    """The answers of the group's living members. Others may listen in the place of a former
+    """The answers of the group's members. Other brokers may listen at the address of a former
     member."""
     answers = await asyncio.gather(
         *(view_node(admin, address) for address in addresses), return_exceptions=True
@@ -165,14 +167,14 @@ def _members(told: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]
 
 
 def assemble_group(group: str, told: Mapping[str, Mapping[str, str]]) -> GroupView:
-    """One group from its members' reports, by node id. Members without a report are down."""
+    """One group, from the reports of its members by node id. Members without a report are down."""
     reports = [_report(node, table) for node, table in sorted(told.items())]
     leading = leader_of(reports)
     leader = None if leading is None else leading.node
     last_index = None if leading is None else leading.last_index
-    # The leader knows who is a member. Without one, any member that answers is shown.
+    # The leader knows the members. Without a leader, all members that answer are shown.
     members = _members(told if leader is None else {leader: told[leader]})
-    known = told if leader is None else (leader,)  # that one may be about to leave
+    known = told if leader is None else (leader,)  # the leader may be about to be removed
     members |= {node: {} for node in known if node not in members}
     return GroupView(
         group=group,
@@ -188,7 +190,7 @@ def assemble_group(group: str, told: Mapping[str, Mapping[str, str]]) -> GroupVi
 
 
 def _report(node: str, table: Mapping[str, str]) -> MemberReport:
-    # A broker of an earlier version names its members alone.
+    # A broker of an earlier version gives only the names of its members.
     voters = decode_json((table.get("raftVoters") or table["raftMembers"]).encode())
     old_voters = decode_json(table.get("raftOldVoters", "[]").encode())
     return MemberReport(
@@ -211,7 +213,7 @@ def _node_view(
     if table is None:
         return NodeView(name, None, address, http, DOWN, None, None, None, None, None)
     own_last = int(table["raftLastIndex"])
-    # The node knows best where it listens: other members may know an earlier address.
+    # The node's own answer counts: other members may know an earlier address.
     own = decode_json(table.get("raftOwnMember", "{}").encode())
     return NodeView(
         node=name,

@@ -1,4 +1,4 @@
-"""Consumer groups as the brokers' leaders report them (request 9004), put together."""
+"""Consumer groups: the answers of all leaders (request 9004), merged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from broker.remoting.protocol.codes import RequestCode
 
 @dataclass(frozen=True, slots=True)
 class ProgressView:
-    """A group's place in one queue; it goes on at ``offset``."""
+    """The progress of a group in one queue; it continues at ``offset``."""
 
     topic: str
     broker: str
@@ -27,13 +27,12 @@ class ProgressView:
     offset: int
     lag: int
     lag_ms: int | None = None
-    """For how long the next message has waited; None if that is not known, as of brokers of
-    0.1.0."""
+    """How long the next message has waited; None if unknown, as with brokers of 0.1.0."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupView:
-    """One group on all broker groups that know it."""
+    """One consumer group on all broker groups that know it."""
 
     name: str
     masters: dict[str, str]
@@ -45,18 +44,19 @@ class ConsumerGroupView:
 
     @property
     def lag(self) -> int:
-        """The messages that the group has still to consume, as far as brokers know."""
+        """The number of messages that the group has still to consume, as far as the brokers
+        know."""
         return sum(queue.lag for queue in self.queues)
 
     @property
     def lag_ms(self) -> int | None:
-        """For how long the oldest of them has waited; None if that is not known."""
+        """How long the oldest of them has waited; None if unknown."""
         if not self.lag:
             return 0
         return max((ms for each in self.queues if (ms := each.lag_ms) is not None), default=None)
 
     def offsets(self, topic: str) -> dict[tuple[str, int], int]:
-        """Where it goes on in each queue of the topic, by broker group and queue."""
+        """The offset at which the group continues, by broker group and queue."""
         return {
             (queue.broker, queue.queue_id): queue.offset
             for queue in self.queues
@@ -71,19 +71,18 @@ class UnknownGroupError(CommandError):
         similar = get_close_matches(name, known)
         meant = f"; is it {' or '.join(similar)}?" if similar else ""
         super().__init__(
-            f"no broker knows the group {name}{meant} "
-            f"(`dledger group list` shows those that exist{hint})"
+            f"no broker knows the group {name}{meant} (`dledger group list` shows all groups{hint})"
         )
 
 
 async def group_names(admin: AdminClient) -> list[str]:
-    """The groups that exist anywhere, in order."""
+    """The consumer groups of all brokers, in order."""
     found = await _ask(admin, await admin.masters(), {})
     return sorted({group["group"] for groups in found.values() for group in groups})
 
 
 async def lags_in(admin: AdminClient, address: str, topic: str) -> dict[str, int | None]:
-    """The lag of each group in a topic on one broker group, by what its leader knows; None for a
+    """The lag of each consumer group in a topic on one broker group, by its leader; None for a
     group whose members keep their offsets themselves."""
     ext = {"topic": topic}
     answer = await admin.ask(address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, ext)
@@ -96,14 +95,14 @@ async def lags_in(admin: AdminClient, address: str, topic: str) -> dict[str, int
 
 
 async def find_group(admin: AdminClient, name: str, *, hint: str = "") -> ConsumerGroupView:
-    """One group. Raises :class:`UnknownGroupError`; ``hint`` is added to what that says."""
+    """One group. Raises :class:`UnknownGroupError`; ``hint`` is added to its text."""
     masters = await admin.masters()
     answers = await _ask(admin, masters, {"group": name})
     found = {broker: groups[0] for broker, groups in answers.items() if groups}
     if not found:
         raise UnknownGroupError(name, await group_names(admin), hint)
     topics = [(broker, topic) for broker, group in found.items() for topic in group["topics"]]
-    # A topic that the group consumes on one broker group is consumed on the others, too.
+    # A group that consumes a topic on one broker group consumes it on the others, too.
     for wanted in sorted({topic["topic"] for _, topic in topics if topic["lag"] is not None}):
         without = {
             broker: address

@@ -1,4 +1,4 @@
-"""Making, changing and deleting consumer groups."""
+"""Creates, changes and deletes consumer groups."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from broker.remoting.protocol.java_json import encode_json
 from broker.topics_and_groups import dead_letter_topic
 
 RETRIES_MAX = 10_000
-"""Setting: the attempts before a message of a group is a dead letter."""
+"""Setting: the attempts before a message of a group becomes a dead letter."""
 
 
 class GroupDeletion:
-    """Deletes a group with its offsets and retries. It may be tried again after a failure."""
+    """Deletes a group with its offsets and retries. It may be repeated after a failure."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._found: ConsumerGroupView | None = None
 
     async def run(self, admin: AdminClient) -> tuple[ConsumerGroupView, bool]:
-        """The group as it was, and whether it leaves dead letters. Raises
-        :class:`~broker.cli.terminal.command_error.CommandError`."""
-        if self._found is None:  # of a second try, the first may have deleted it
+        """Deletes the group. Returns the group as it was, and whether it leaves dead letters.
+        Raises :class:`~broker.cli.terminal.command_error.CommandError`."""
+        if self._found is None:  # in a second try, the first may have deleted it
             self._found = await find_group(admin, self._name)
         masters = await admin.masters()
         for address in (masters[broker] for broker in self._found.masters):
@@ -40,14 +40,14 @@ class GroupDeletion:
 async def put_group(
     admin: AdminClient, addresses: Iterable[str], config: Mapping[str, object]
 ) -> None:
-    """Makes the group at these leaders, or changes it."""
+    """Creates or changes the group at these leaders."""
     body = (encode_json(config),)
     for address in addresses:
         await admin.ask(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
 
 
 async def group_configs(admin: AdminClient, name: str) -> dict[str, dict[str, Any] | None]:
-    """The group's settings by leader, None if it has none."""
+    """The group's settings by leader; None where there are none."""
     found: dict[str, dict[str, Any] | None] = {}
     for address in (await admin.masters()).values():
         answer = await admin.ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
@@ -56,7 +56,7 @@ async def group_configs(admin: AdminClient, name: str) -> dict[str, dict[str, An
 
 
 async def _has_dead_letters(admin: AdminClient, group: str) -> bool:
-    """Whether they have a topic: it is made with the first of them."""
+    """Whether the topic of dead letters exists: the first dead letter creates it."""
     try:
         await admin.route(dead_letter_topic(group))
     except NoTopicError:

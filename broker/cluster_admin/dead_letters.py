@@ -1,4 +1,4 @@
-"""The dead letters of consumer groups: how many, which, and sending them once more."""
+"""The dead letters of consumer groups: counts, lists, and resends them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from broker.remoting.protocol.codes import RequestCode
 from broker.topics_and_groups import DLQ_PREFIX, dead_letter_topic
 
 OWN_PROPERTIES = (PROPERTY_UNIQUE_KEY, PROPERTY_DELAY)
-"""Of a single try; a message that is sent again gets its own."""
+"""Properties of a single attempt, which a resent message does not keep."""
 
 
 async def dead_letter_counts(admin: AdminClient) -> list[dict[str, object]]:
-    """``{"group", "topic", "messages"}`` of each group that has dead letters, by name."""
+    """``{"group", "topic", "messages"}`` for each group with dead letters, by name."""
     answer = await admin.ask_namesrv(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
     names = [name for name in document_of(answer)["topicList"] if name.startswith(DLQ_PREFIX)]
     found: list[dict[str, object]] = []
@@ -34,16 +34,15 @@ async def dead_letter_counts(admin: AdminClient) -> list[dict[str, object]]:
 async def find_dead_letters(
     admin: AdminClient, group: str, window: Window, ids: Collection[str] = ()
 ) -> list[ReceivedMessage]:
-    """Those in the window; with ``ids`` only these. Raises :class:`CommandError` for an id that is
-    not among them, and if there is no such group."""
+    """The dead letters in the window; with ``ids`` only these. Raises :class:`CommandError` for an
+    id that is not found, and for an unknown group."""
     return [message async for message in dead_letters(admin, group, window, ids)]
 
 
 async def dead_letters(
     admin: AdminClient, group: str, window: Window, ids: Collection[str] = ()
 ) -> AsyncIterator[ReceivedMessage]:
-    """As :func:`find_dead_letters`, one after the other; an id that is missing is told at the
-    end."""
+    """As :func:`find_dead_letters`, one by one; a missing id raises at the end."""
     await find_group(admin, group)
     missing = wanted = {each.upper() for each in ids}
     async for message in Peek(admin, dead_letter_topic(group), window).messages():
@@ -57,7 +56,7 @@ async def dead_letters(
 async def send_again(
     producer: Producer, topic: str, messages: Iterable[ReceivedMessage]
 ) -> AsyncIterator[ReceivedMessage]:
-    """Sends them to the topic, one after the other, and gives each that is stored."""
+    """Sends messages to the topic, one by one, and gives each one once it is stored."""
     for message in messages:
         kept = {k: v for k, v in message.properties.items() if k not in OWN_PROPERTIES}
         await producer.send(Message(topic, message.body, properties=kept))

@@ -1,4 +1,4 @@
-"""Changing the members of a group from the command line: asking its leader, and waiting."""
+"""Changes the members of a group for the command line: asks its leader, and waits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from broker.remoting.protocol.java_json import decode_json
 T = TypeVar("T")
 
 WAIT_SECONDS = 600.0
-"""For a new member to get the whole log."""
+"""How long a new member may take to get the whole log."""
 
 ASK_AGAIN_SECONDS = 0.1
 
@@ -34,19 +34,19 @@ TRANSIENT_REFUSALS = (
     "has not committed an entry",
     "handed over",
 )
-"""Words in the remark of a refusal that is over soon."""
+"""Words in the remark of a temporary refusal."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupMembers:
-    """One group through the eyes of its leader."""
+    """One broker group, asked through its leader."""
 
     admin: AdminClient
     group: str
 
     async def leader(self) -> str:
-        """The leader's address; waits for an election. Raises :class:`CommandError` if there is no
-        leader then."""
+        """The leader's address; waits for an election. Raises :class:`CommandError` if there is
+        still no leader."""
         masters = await when_led(self.admin.masters)
         if self.group not in masters:
             known = ", ".join(sorted(masters)) or "none"
@@ -54,7 +54,7 @@ class GroupMembers:
         return masters[self.group]
 
     async def members(self) -> dict[str, Any]:
-        """The leader's answer about its members (see ``broker/admin/group_members.py``)."""
+        """The leader's answer about the members (see ``broker/admin/group_members.py``)."""
 
         async def ask() -> dict[str, Any]:
             answer = await self.admin.ask(await self.leader(), RequestCode.GET_GROUP_MEMBERS)
@@ -63,12 +63,11 @@ class GroupMembers:
         return await when_led(ask)
 
     async def add(self, node: str, address: str) -> dict[str, Any]:
-        """Makes a learner of the node at ``address`` that waits to be added."""
+        """Makes the waiting node at ``address`` a learner."""
         told = await view_node(self.admin, address)
         if (told["raftGroup"], told["raftNode"]) != (self.group, node):
             raise UsageError(
-                f"at {address} there is {told['raftGroup']}/{told['raftNode']}, "
-                f"not {self.group}/{node}"
+                f"at {address} is {told['raftGroup']}/{told['raftNode']}, not {self.group}/{node}"
             )
         own = decode_json(told["raftOwnMember"].encode())
         return await self._change(
@@ -80,7 +79,7 @@ class GroupMembers:
         )
 
     async def promote(self, node: str) -> dict[str, Any]:
-        """Makes a voter of a learner, as soon as it has caught up."""
+        """Makes a learner a voter, once it has caught up."""
         return await _within(self._promoted(node), f"{node} has not caught up")
 
     async def _promoted(self, node: str) -> dict[str, Any]:
@@ -90,7 +89,7 @@ class GroupMembers:
                 if node in members["voters"]:
                     return members
                 if node not in members["learners"]:
-                    raise CommandError(f"{node} is no learner of {self.group}")
+                    raise CommandError(f"{node} is not a learner of {self.group}")
                 try:
                     return await self._change(node, "promote")
                 except RefusedError as error:
@@ -99,12 +98,12 @@ class GroupMembers:
             await asyncio.sleep(ASK_AGAIN_SECONDS)
 
     async def remove(self, node: str) -> dict[str, Any]:
-        """Takes a member out."""
+        """Removes a member."""
         await self._change(node, "remove")
         return await _within(self._known(), f"{self.group} has no leader")
 
     async def _known(self) -> dict[str, Any]:
-        """The members, as soon as there is a leader: the leader itself may have been removed."""
+        """The members, once there is a leader. The removed member may have been the leader."""
         while True:
             with suppress(RefusedError, UnreachableError, NoLeaderError):
                 members = await self.members()
@@ -113,14 +112,15 @@ class GroupMembers:
             await asyncio.sleep(ASK_AGAIN_SECONDS)
 
     async def transfer(self, node: str) -> dict[str, Any]:
-        """Makes a voter the leader."""
+        """Transfers the leadership to a voter."""
         answer = await self.admin.ask(
             await self.leader(), RequestCode.TRANSFER_LEADERSHIP, {"node": node}
         )
         return document_of(answer)
 
     async def refilled(self, node: str, address: str) -> bool:
-        """Waits until a node that lost its disk counts again; False if it does not answer."""
+        """Waits until a node that lost its disk is refilled. Returns False if it does not
+        answer."""
         return await _within(self._counts_again(address), f"{node} is not refilled")
 
     async def _counts_again(self, address: str) -> bool:

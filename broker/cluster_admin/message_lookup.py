@@ -1,4 +1,4 @@
-"""Looking for messages by id and by key, and for what clients have told of one."""
+"""Looks up messages by id and by key, and the trace of a message."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ EVENTS = {
 
 
 async def trace_events(admin: AdminClient, message_id: str) -> list[TraceEvent]:
-    """What clients have told of a message, by time; raises :class:`CommandError` if that cannot
-    be read."""
+    """The trace events of a message, by time. Raises :class:`CommandError` if they cannot be
+    decoded."""
     told = await find_by_key(
         admin, TRACE_TOPIC, message_id, count=QUERY_MESSAGES, since=0, until=INT64_MAX
     )
@@ -44,11 +44,12 @@ async def trace_events(admin: AdminClient, message_id: str) -> list[TraceEvent]:
 async def find_by_id(admin: AdminClient, message_id: str) -> list[ReceivedMessage]:
     """The message at the position in the id.
 
-    The id names the node that stored it. That node may be gone, and every member of its group has
-    the same bytes at the same place. So the leaders are asked, and the id in the answer decides.
+    The id names the node that stored the message. That node may be gone, but every member of its
+    group has the same bytes at the same position. So the leaders are asked, and the id in the
+    answer decides.
 
-    Raises if a leader that may have it cannot be asked, or refuses for another reason than a
-    missing message: the message may be damaged on its disk.
+    Raises if a leader that may have the message cannot be asked, or refuses for another reason than
+    a missing message: the message may be damaged on its disk.
     """
     host = ipaddress.IPv4Address(int(message_id[:8], 16))
     address = f"{host}:{int(message_id[8:16], 16)}"
@@ -82,7 +83,7 @@ async def find_by_id(admin: AdminClient, message_id: str) -> list[ReceivedMessag
 
 
 async def find_by_unique_key(admin: AdminClient, topic: str, key: str) -> list[ReceivedMessage]:
-    """The messages, usually one, that their producer gave this key."""
+    """The messages with this unique key, usually one."""
     found = await _query(admin, topic, key, {"_UNIQUE_KEY_QUERY": True, "maxNum": QUERY_MESSAGES})
     return [message for message in found if message.unique_key.upper() == key]
 
@@ -90,8 +91,8 @@ async def find_by_unique_key(admin: AdminClient, topic: str, key: str) -> list[R
 async def find_by_key(
     admin: AdminClient, topic: str, key: str, *, count: int, since: int, until: int
 ) -> list[ReceivedMessage]:
-    """The messages with this key that were stored between two times (ms), the newest first. The
-    index knows hashes of keys only."""
+    """The messages with this key that were stored between two times (ms), newest first. The index
+    has only hashes of keys."""
     options = {"maxNum": count, "beginTimestamp": since, "endTimestamp": until}
     found = await _query(admin, topic, key, options)
     return [message for message in found if key in (*message.keys, message.unique_key)]

@@ -1,4 +1,4 @@
-"""Moving a consumer group in a topic."""
+"""Offset resets of consumer groups."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ async def reset_offsets(
 ) -> dict[tuple[str, int], int]:
     """Moves the group in every queue of the topic; returns the new offsets.
 
-    A broker with members of the group resets them and notifies them; elsewhere the offsets are
-    committed.
+    A broker with members of the group resets the offsets and notifies the members. At the others
+    the offsets are committed.
     """
     queues = await view_queues(admin, topic)
     offsets: dict[tuple[str, int], int] = {}
@@ -71,7 +71,7 @@ async def _commit_offsets(
 async def offset_at(
     admin: AdminClient, address: str, topic: str, queue: QueueView, target: str | int
 ) -> int:
-    """The offset of a place in a queue; of a time, of the first message that is not older."""
+    """The offset of ``target`` in a queue; for a time: of the first message that is not older."""
     if target == EARLIEST:
         return queue.min_offset
     if target == LATEST:

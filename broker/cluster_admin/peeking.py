@@ -1,4 +1,4 @@
-"""Looking at a topic without a group: no offset is committed, and no broker keeps a trace."""
+"""Reads a topic without a group: no offset is committed, and no broker keeps a trace."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ AHEAD_MAX = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The messages to look at. Each queue begins at ``offset``, or ``last`` messages before its
-    end, or at ``start``: earliest, latest or a time in ms."""
+    """The messages to read. Each queue begins at ``offset``, or ``last`` messages before its end,
+    or at ``start``: earliest, latest or a time in ms."""
 
     start: str | int = "earliest"
     offset: int | None = None
     last: int | None = None
     until_ms: int | None = None
-    """Of the newest message; None for the end that the queues have now."""
+    """The time of the newest message; None: the present end of the queues."""
     queue: int | None = None
     wanted: str | Sql = ALL
     broker: str = ""
-    """Of this broker group alone, unless it is empty."""
+    """Only this broker group, unless empty."""
     bytes_max: int | None = None
-    """Of the ``last`` ones that are kept, so many bytes at most, and at least one message."""
+    """The most bytes of the ``last`` messages, but at least one message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class _Range:
 
 
 class Peek:
-    """One look at a topic."""
+    """Reads one topic."""
 
     def __init__(self, admin: AdminClient, topic: str, window: Window) -> None:
         self._admin = admin
@@ -76,7 +76,7 @@ class Peek:
         self._masters: dict[str, str] = {}
 
     async def messages(self) -> AsyncGenerator[ReceivedMessage]:
-        """What is there now, over all queues in the order of storing."""
+        """The present messages of all queues, in the order of store time."""
         last = self._window.last
         if last is None:
             async for message in self._merged(await self._ranges()):
@@ -93,7 +93,7 @@ class Peek:
             yield message
 
     async def follow(self) -> AsyncGenerator[ReceivedMessage]:
-        """What is there and what comes, each queue in order, without an end."""
+        """Present and new messages, each queue in order, without end."""
         waiting: asyncio.Queue[ReceivedMessage | CommandError] = asyncio.Queue(AHEAD_MAX)
 
         async def feed(range_: _Range) -> None:
@@ -161,7 +161,7 @@ class Peek:
     async def read(
         self, queue: MessageQueue, offset: int, end: int | None
     ) -> AsyncGenerator[ReceivedMessage]:
-        """The messages of a queue up to below ``end``; without one it waits for more."""
+        """The messages of a queue to below ``end``; without ``end`` it waits for more."""
         async for batch in self.batches(queue, offset, end):
             for message in batch:
                 yield message
@@ -184,7 +184,7 @@ class Peek:
 
     async def _pull(self, queue: MessageQueue, offset: int, *, hold: bool) -> PullAnswer:
         ext = {
-            "consumerGroup": "",  # nobody's: nothing is counted, checked or committed
+            "consumerGroup": "",  # no group: nothing is counted, checked or committed
             "topic": queue.topic,
             "queueId": queue.queue_id,
             "queueOffset": offset,

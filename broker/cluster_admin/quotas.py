@@ -1,4 +1,4 @@
-"""The quotas of running groups: they are settings there."""
+"""The quotas of running groups, which are settings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class GroupQuota(NamedTuple):
 
 
 async def quotas_by_group(admin: AdminClient, group: str | None) -> list[GroupQuota]:
-    """Those of all broker groups, or of one."""
+    """The quotas of all broker groups, or of one."""
     settings = await settings_by_group(admin, group)
     return [
         GroupQuota(name, parse_entity(key), parse_quota(value))
@@ -31,6 +31,6 @@ async def quotas_by_group(admin: AdminClient, group: str | None) -> list[GroupQu
 async def put_quota(
     admin: AdminClient, group: str | None, entity: Entity, quota: Quota
 ) -> list[str]:
-    """Sets it in all broker groups or in one, whose names are returned. One without a limit takes
-    it away."""
+    """Sets a quota in all broker groups or in one; returns their names. A quota without limits
+    removes it."""
     return await change_settings(admin, group, {entity.setting: str(quota)})

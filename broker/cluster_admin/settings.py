@@ -1,4 +1,4 @@
-"""The settings of running groups, in RocketMQ's names."""
+"""The settings of running groups, by RocketMQ's names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from store.quoting import quoted
 
 async def leaders_by_group(admin: AdminClient, group: str | None) -> dict[str, str]:
     """The leaders' addresses, of all groups or of one. Raises
-    :class:`~broker.cli.terminal.command_error.UsageError` for one that is not there."""
+    :class:`~broker.cli.terminal.command_error.UsageError` for an unknown group."""
     masters = await admin.masters()
     if group is None:
         return dict(sorted(masters.items()))

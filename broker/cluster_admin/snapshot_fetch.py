@@ -1,4 +1,4 @@
-"""Moves a snapshot from the place where a node of this machine has made it."""
+"""Moves a snapshot that a node of this machine has made."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class NotHereError(Exception):
 def fetch_snapshot(made: Path, wanted: Path, manifest: Mapping[str, object]) -> None:
     """Moves the snapshot with that manifest from ``made`` to ``wanted``, a new path.
 
-    A copy to another file system appears there as a whole. Raises :class:`NotHereError`, and
-    ``OSError`` if it cannot be moved: it stays where it was.
+    A copy to another file system appears there complete. Raises :class:`NotHereError`, and
+    ``OSError`` if the snapshot cannot be moved; it stays where it was then.
     """
     require_here(made, manifest)
     fs = OsFileSystem()
@@ -36,7 +36,7 @@ def fetch_snapshot(made: Path, wanted: Path, manifest: Mapping[str, object]) -> 
             shutil.copytree(made, copy)
             fs.sync_all(str(copy))
             copy.rename(wanted)
-        except BaseException:  # Ctrl-C, too: a part of a snapshot is none
+        except BaseException:  # Ctrl-C, too: a partial snapshot is removed
             shutil.rmtree(copy, ignore_errors=True)
             raise
         shutil.rmtree(made)
@@ -50,6 +50,6 @@ def require_here(made: Path, manifest: Mapping[str, object]) -> None:
         found = asdict(decode_manifest(path.read_bytes(), str(path)))
     except (FileNotFoundError, NotADirectoryError, StoreError) as error:
         raise NotHereError from error
-    # Nodes of two machines may have directories of the same name.
+    # Nodes of different machines may have directories of the same name.
     if found.items() - manifest.items():
         raise NotHereError

@@ -1,4 +1,4 @@
-"""Asks nodes for snapshots of themselves, over HTTP."""
+"""Asks nodes for snapshots over HTTP."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ class SnapshotRequests:
         self._scheme = scheme
 
     async def take(self, node: NodeView, wanted: Path | None) -> dict[str, Any]:
-        """The node's answer: its manifest, and the ``directory``; or ``error``.
+        """Asks a node for its snapshot. Returns the manifest with the ``directory``, or an
+        ``error``.
 
-        The snapshot is in ``wanted``, or in a directory of the node's own if that is not allowed.
+        The snapshot is in ``wanted``, or in the node's own directory if ``wanted`` is not allowed.
         """
-        if node.http is None or node.role == DOWN:  # a process that hangs would take the connection
+        if node.http is None or node.role == DOWN:  # a hanging process would accept the connection
             error = f"no answer from {node.address or 'the node'}; start it and try again"
             return {"replica": node.node, "error": error}
         url = f"{self._scheme}://{node.http}/snapshot"
@@ -50,7 +51,7 @@ class SnapshotRequests:
 
 @asynccontextmanager
 async def snapshot_requests() -> AsyncIterator[SnapshotRequests]:
-    """With the credentials of the environment. Raises :class:`CommandError`."""
+    """Requests with the credentials of the environment. Raises :class:`CommandError`."""
     try:
         security = security_from(os.environ)
         tls = security.tls()

@@ -1,12 +1,12 @@
-"""Moving a topic from one broker group to another, as RocketMQ's operators do it.
+"""Moves a topic from one broker group to another, as RocketMQ's operators do.
 
 The target gets the topic. The source takes no more messages, so producers send to the target.
-Consumers read what is left at the source, and the topic is deleted there. Each step looks first
-whether it is done already, so a move that was cut off goes on when it is started again.
+Consumers read the rest at the source, and the topic is deleted there. Each step first checks
+whether it is done already, so an interrupted move continues when it is repeated.
 
-With ``in_order`` the target takes messages only once the source is empty. Meanwhile nobody can send
-to the topic, and no message is consumed before an earlier one. Whatever a move began with, it ends
-with a target that takes messages.
+With ``in_order`` the target takes messages only once the source is empty. Until then nobody can
+send to the topic, so no message is consumed before an earlier one. At the end the target always
+takes messages.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _COPIED = ("perm", "order", "topicSysFlag", READ_QUEUES, WRITE_QUEUES, MESSAGE_T
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The topic in one broker group; ``config`` is empty if it is not there."""
+    """The topic in one broker group; ``config`` is empty if the group does not have it."""
 
     group: str
     address: str
@@ -52,46 +52,45 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Remaining:
-    """What the source still holds for consumers."""
+    """The messages at the source that consumers have not read."""
 
     messages: int
     lags: Mapping[str, int]
-    """By group, of those that the broker knows the place of."""
+    """The lag by consumer group, for groups whose offsets the broker has."""
     broadcast: tuple[str, ...]
-    """Groups whose members keep their places themselves."""
+    """Groups whose members keep their offsets themselves."""
 
     @property
     def drained(self) -> bool:
-        """Whether each group has consumed all there is, as far as the broker knows."""
+        """Whether each group has consumed all messages, as far as the broker knows."""
         return not any(self.lags.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Scheduled messages and those of open transactions at the source. They would be lost with the
-    topic."""
+    """Scheduled messages and half messages at the source. They would be lost with the topic."""
 
     messages: int
-    """Those of the topic."""
+    """The messages of the topic."""
     unread: int
-    """Others of which it is not known of which topic they are: too many wait there, or it has an
-    earlier program."""
+    """Messages whose topic is unknown, because too many wait, or because the broker has an earlier
+    program."""
 
 
 class TopicMove:
     """One move. Raises :class:`~broker.cli.terminal.command_error.CommandError`."""
 
     def __init__(self, topic: str, source: str, target: str, *, in_order: bool | None) -> None:
-        """``in_order``: None does what the topic says."""
+        """``in_order``: None: by the topic's order setting."""
         self._topic = topic
         self._source = source
         self._target = target
         self._in_order = in_order
 
     async def places(self, admin: AdminClient) -> tuple[Place, Place]:
-        """Where the topic is: at the source, and at the target."""
+        """The topic at the source and at the target."""
         if self._source == self._target:
-            raise CommandError(f"{self._topic} is to be moved from {self._source} to itself")
+            raise CommandError(f"{self._topic} cannot be moved from {self._source} to itself")
         found = []
         for group in (self._source, self._target):
             (address,) = (await leaders_by_group(admin, group)).values()
@@ -109,21 +108,22 @@ class TopicMove:
         return bool((source.config or target.config).get("order"))
 
     async def look(self, admin: AdminClient) -> tuple[Place, Place, Remaining]:
-        """Where the topic is, and what is left to read at the source. Also raises if the order is
-        to be kept and cannot be: the target took messages before the source was read."""
+        """The topic at source and target, and the rest at the source. Also raises if the order
+        should be kept but cannot be, because the target takes messages before the source is
+        read."""
         source, target = await self.places(admin)
         remaining = await self.remaining(admin)
         both = target.writable and (source.writable or not remaining.drained)
         if both and self.keeps_order(source, target):
             raise CommandError(
                 f"{target.group} takes messages of {self._topic} already, before {source.group} is "
-                "closed and read: the order cannot hold; --no-in-order moves it all the same"
+                "closed and read: the order cannot be kept; --no-in-order moves it without order"
             )
         return source, target, remaining
 
     async def open_target(self, admin: AdminClient) -> bool:
-        """Makes the topic at the target as it is at the source, unless it is there. It takes
-        messages, but not yet if the order is kept. Returns whether it was made."""
+        """Creates the topic at the target with the settings of the source, unless it exists. It
+        takes messages at once, unless the order is kept. Returns whether it was created."""
         source, target = await self.places(admin)
         if target.config:
             return False
@@ -136,7 +136,7 @@ class TopicMove:
         return True
 
     async def close_source(self, admin: AdminClient) -> bool:
-        """The source takes no more messages. Returns whether it did until now."""
+        """Makes the source take no more messages. Returns whether it took messages until now."""
         source, _ = await self.places(admin)
         if not source.writable:
             return False
@@ -144,7 +144,7 @@ class TopicMove:
         return True
 
     async def remaining(self, admin: AdminClient) -> Remaining:
-        """What consumers have still to read at the source."""
+        """The messages that consumers have still to read at the source."""
         source, _ = await self.places(admin)
         if not source.config:
             return Remaining(0, {}, ())
@@ -158,7 +158,7 @@ class TopicMove:
         )
 
     async def waiting(self, admin: AdminClient) -> Waiting:
-        """What no consumer can see yet at the source."""
+        """The messages at the source that no consumer can see yet."""
         source, _ = await self.places(admin)
         if not source.config:
             return Waiting(0, 0)
@@ -173,21 +173,21 @@ class TopicMove:
         return Waiting(**document_of(answer))
 
     async def finish(self, admin: AdminClient) -> None:
-        """The target takes messages, and the source has the topic no more."""
+        """Makes the target take messages, and deletes the topic at the source."""
         source, target = await self.places(admin)
         if not target.config:
             raise CommandError(f"{self._topic} is not at {self._target}: it was deleted meanwhile")
         if not target.writable:
             await self._put_perm(admin, target, int(target.config["perm"]) | PERM_WRITE)
         if source.config:
-            # At this broker alone: NameServers learn of it by its next registration, and keep what
-            # they know of the target.
+            # Only at this broker: NameServers learn of it by its next registration, and keep the
+            # registration of the target.
             ext = {"topic": self._topic}
             await admin.ask(source.address, RequestCode.DELETE_TOPIC_IN_BROKER, ext)
             await self._until_left(admin)
 
     async def _until_left(self, admin: AdminClient) -> None:
-        """The NameServer sends no client to the source any more."""
+        """Waits until the NameServer's route has the source no more."""
         ends_at = asyncio.get_running_loop().time() + REGISTRATION_SECONDS
         while self._source in (await admin.route(self._topic)).masters:
             if asyncio.get_running_loop().time() >= ends_at:

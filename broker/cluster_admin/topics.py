@@ -1,4 +1,4 @@
-"""The topics of running groups: how they are set, made, changed, looked at and deleted."""
+"""The topics of running groups: shows, creates, changes and deletes them."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ from broker.topics_and_groups import (
 )
 
 TopicConfig: TypeAlias = Mapping[str, Any]
-"""A topic as its broker reports it, by RocketMQ's names; empty if there is none. The attributes
-:data:`MESSAGE_TYPE` and :data:`RETENTION_MS`, 0 for none, stand among the other settings here."""
+"""The settings of a topic in the broker's answer, by RocketMQ's names; empty if there is no topic.
+The attributes :data:`MESSAGE_TYPE` and :data:`RETENTION_MS` (0 for none) are among the settings
+here."""
 READ_QUEUES, WRITE_QUEUES = "readQueueNums", "writeQueueNums"
 
 NEW_TOPIC: TopicConfig = {
@@ -41,14 +42,14 @@ QUEUES_USUAL = 8
 PERMISSIONS = {"r": PERM_READ, "w": PERM_WRITE, "rw": PERM_READ | PERM_WRITE, "none": 0}
 
 REGISTRATION_SECONDS = 15.0
-"""Within so long a NameServer knows what changed at a broker."""
+"""The time in which a NameServer learns of a change at a broker."""
 
 ASK_AGAIN_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class QueueView:
-    """One queue: its messages have the offsets from ``min_offset`` up to below ``max_offset``."""
+    """One queue; its messages have the offsets from ``min_offset`` to below ``max_offset``."""
 
     broker: str
     queue_id: int
@@ -93,12 +94,12 @@ async def _config_at(admin: AdminClient, address: str, topic: str) -> TopicConfi
 
 
 def queue_count(config: TopicConfig) -> int:
-    """Readable and writable queues: fewer are writable while a topic is made smaller."""
+    """The number of queues, readable or writable: fewer are writable while a topic shrinks."""
     return max(int(config.get(name, 0)) for name in (READ_QUEUES, WRITE_QUEUES))
 
 
 async def leaders_of(admin: AdminClient, broker: str | None, cluster: str | None) -> list[str]:
-    """The broker groups that a change goes to: that of a broker, or all of a cluster."""
+    """The leaders that a change goes to: the one for a broker, or all of a cluster."""
     return [await admin.leader_of(broker)] if broker else [*(await admin.masters(cluster)).values()]
 
 
@@ -107,7 +108,7 @@ async def create_topic(
 ) -> list[str]:
     """Creates the topic in the group of the broker at an address, or in every group of a cluster.
 
-    Returns the leaders' addresses, as soon as the NameServer gives the topic's route to clients.
+    Returns the leaders' addresses, once the NameServer has the topic's route.
     """
     addresses = await leaders_of(admin, broker, cluster)
     for address in addresses:
@@ -119,8 +120,8 @@ async def create_topic(
 async def put_topic(
     admin: AdminClient, address: str, topic: str, config: TopicConfig, changes: TopicConfig
 ) -> None:
-    """Creates the topic at a leader, or changes it: what ``changes`` do not name stays as in its
-    ``config``, if there is one."""
+    """Creates the topic at a leader, or changes it. Settings that are not in ``changes`` stay as in
+    ``config``."""
     names = (*NEW_TOPIC, READ_QUEUES, WRITE_QUEUES)
     kept = {name: config[name] for name in names if name in config}
     ext = {"topic": topic, "defaultTopic": AUTO_CREATE_TOPIC, **NEW_TOPIC, **kept, **changes}
@@ -139,8 +140,8 @@ async def put_topic(
 async def make_or_change_topic(
     admin: AdminClient, name: str, addresses: list[str], changes: Mapping[str, Any], *, fewer: bool
 ) -> tuple[dict[str, TopicConfig], int, bool]:
-    """Makes or changes the topic. Returns its settings before, its number of queues where it is
-    made, and whether anything changed."""
+    """Creates or changes the topic. Returns its old settings, the number of queues of a created
+    topic, and whether anything changed."""
     configs = await topic_configs(admin, name, addresses)
     wanted = changes.get(READ_QUEUES)
     if wanted is not None and not fewer:
@@ -158,18 +159,18 @@ async def make_or_change_topic(
 
 
 def _refuse_fewer(name: str, queues: int, configs: Mapping[str, TopicConfig]) -> None:
-    """Raises :class:`CommandError` if the topic has more queues somewhere."""
+    """Raises :class:`CommandError` if the topic has more queues on any of the brokers."""
     for address, config in configs.items():
         count = queue_count(config)
         if count > queues:
             raise CommandError(
                 f"{name} has {count} queues on {address}: with {queues}, consumers no "
-                "longer see the messages in the others; --fewer does it all the same"
+                "longer see the messages in the others; --fewer allows it"
             )
 
 
 def permission_word(bits: int) -> str:
-    """The name of a topic's permission bits, of :data:`PERMISSIONS`."""
+    """The name of a topic's permission bits, one of :data:`PERMISSIONS`."""
     allowed = bits & (PERM_READ | PERM_WRITE)
     return next(name for name, each in PERMISSIONS.items() if each == allowed)
 
@@ -198,13 +199,13 @@ async def _until_routed(admin: AdminClient, topic: str, addresses: set[str]) -> 
 
 
 async def topic_names(admin: AdminClient) -> list[str]:
-    """Those that the NameServer knows, in order."""
+    """The topics that the NameServer knows, in order."""
     answer = await admin.ask_namesrv(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
     return sorted(document_of(answer)["topicList"])
 
 
 async def view_queues(admin: AdminClient, topic: str) -> list[QueueView]:
-    """Every readable queue of the topic, asked of its leader."""
+    """Every readable queue of the topic, from its leader."""
     route = await admin.route(topic)
 
     async def view(broker: str, queue_id: int) -> QueueView:
@@ -229,7 +230,7 @@ async def view_queues(admin: AdminClient, topic: str) -> list[QueueView]:
 
 
 async def delete_topic(admin: AdminClient, topic: str) -> list[str]:
-    """Deletes the topic on every group that has it, then at the NameServer."""
+    """Deletes the topic on every broker group that has it, then at the NameServers."""
     addresses = list((await admin.route(topic)).masters.values())
     for address in addresses:
         await admin.ask(address, RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic})

@@ -1,1 +1,1 @@
-"""Settings: ``node.toml``, and what operators change while the brokers run."""
+"""Settings: ``node.toml``, and settings that operators change at run time."""

@@ -1,4 +1,4 @@
-"""How a server is known to other servers that it asks, and whom it believes."""
+"""The credentials of a server towards other servers, and the authorities that it trusts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from broker.security.credentials import ClientSecurity, Credentials
 def client_security(
     security: SecurityConfig, credentials: Credentials | None = None
 ) -> ClientSecurity:
-    """TLS where the settings name it; where it is permissive, also servers that do not speak it."""
+    """TLS as in the settings; if it is permissive, servers without TLS are accepted too."""
     return ClientSecurity(
         credentials,
         ca=security.files.ca if security.tls != DISABLED else "",

@@ -1,4 +1,4 @@
-"""Loading the settings of a node, or of a NameServer: file, environment and options, checked."""
+"""Loads and checks the settings of a node or a NameServer, from file, environment and options."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ Config = TypeVar("Config")
 
 @dataclass(frozen=True, slots=True)
 class ConfigKind(Generic[Config]):
-    """One kind of file. ``prefix`` is that of its variables of the environment. ``build`` makes the
-    configuration of values by key; the second argument is the directory of the file."""
+    """A kind of settings file. ``prefix`` is the prefix of its environment variables. ``build``
+    makes the configuration of values by key; the second argument is the directory of the file."""
 
     title: str
     prefix: str
@@ -38,7 +38,7 @@ class ConfigKind(Generic[Config]):
 
 @dataclass(frozen=True, slots=True)
 class Loaded(Generic[Config]):
-    """``config`` is None if there are problems. ``path`` is that of the file."""
+    """``config`` is None if there are problems. ``path`` is the path of the file."""
 
     kind: ConfigKind[Config]
     path: str
@@ -47,11 +47,11 @@ class Loaded(Generic[Config]):
 
     @property
     def problems(self) -> list[str]:
-        """One line each, which names the file, the line, the key and the fault."""
+        """One text for each problem: file, line, key and mistake."""
         return [_line(self.path, each) for each in self.values.problems]
 
     def effective(self) -> list[tuple[str, object, str]]:
-        """Key, value and origin of each setting, those with their default included."""
+        """Key, value and origin of each setting, defaults included."""
         found = []
         for one in self.kind.settings:
             given = [path for path in self.values.values if _is_of(path, one)]
@@ -64,7 +64,7 @@ class Loaded(Generic[Config]):
         return found
 
     def _default(self, one: Setting) -> object:
-        """Without its section, security is off."""
+        """The default of a setting. Without its section, security is off."""
         secured = any("security" in path for path in (*self.values.values, *self.values.tables))
         if one.path[0] == "security" and not secured:
             return getattr(SECURITY_OFF, one.path[1])
@@ -117,7 +117,7 @@ def load_text(
     options: Mapping[str, object] = NONE,
     path: str = "",
 ) -> Loaded[Config]:
-    """As :func:`load`, for a text that would stand in ``directory``."""
+    """As :func:`load`, for the text of a file in ``directory``."""
     values = Values()
     values.take_file(text, kind.settings)
     values.take_environment(environ, kind.settings, kind.prefix)
@@ -140,8 +140,8 @@ def required_config(loaded: Loaded[Config]) -> Config:
 
 
 def refuse_exposed(config: NodeConfig | NameServerConfig) -> None:
-    """Raises :class:`~broker.config.setting_checks.ConfigError` if other machines reach a port,
-    nothing protects it, and ``insecure`` does not say that it shall be so."""
+    """Raises :class:`~broker.config.setting_checks.ConfigError` if other machines reach an
+    unprotected port, unless ``insecure`` is set."""
     if not config.exposed or config.insecure:
         return
     if isinstance(config, NameServerConfig):
@@ -160,7 +160,7 @@ def refuse_exposed(config: NodeConfig | NameServerConfig) -> None:
 
 
 def _security(values: Values, directory: str) -> dict[str, Any]:
-    """Its directory is relative to that of the file."""
+    """The security settings; their directory is relative to that of the file."""
     given = {path[1]: value for path, value in values.values.items() if path[0] == "security"}
     if not given and ("security",) not in values.tables:
         return {}
@@ -210,7 +210,7 @@ def _name_server(values: Values, directory: str) -> NameServerConfig:
 
 NODE = ConfigKind("node", "DLEDGER_", settings_of(NodeConfig), _protected_node)
 EXPOSED_NODE = ConfigKind("node", "DLEDGER_", settings_of(NodeConfig), _node)
-"""For who only looks: it may listen for others without protection."""
+"""A node's settings for read-only use, without the check of unprotected ports."""
 
 NAME_SERVER = ConfigKind(
     "NameServer", "DLEDGER_NAMESRV_", settings_of(NameServerConfig), _name_server
@@ -218,14 +218,14 @@ NAME_SERVER = ConfigKind(
 
 
 KINDS: Mapping[str, ConfigKind[Any]] = MappingProxyType({"node": NODE, "namesrv": NAME_SERVER})
-"""By the name that commands have for them."""
+"""The kinds by their name in commands."""
 
 
 def wanted_kind(path: str) -> ConfigKind[Any]:
-    """The kind that a file looks like: a NameServer's names no group, node, members or NameServers.
+    """The kind of a file by its content: a NameServer's has no group, node, members or NameServers.
 
-    An empty path is a node's. Raises :class:`~broker.config.setting_checks.ConfigError` if the
-    file cannot be read.
+    An empty path is a node's. Raises :class:`~broker.config.setting_checks.ConfigError` if the file
+    cannot be read.
     """
     if not path:
         return NODE
@@ -237,7 +237,7 @@ def wanted_kind(path: str) -> ConfigKind[Any]:
 
 
 def setting_variables(environ: Iterable[str]) -> list[str]:
-    """Which of these variables set something of a node or a NameServer."""
+    """The variables in ``environ`` that set a setting of a node or a NameServer."""
     return [
         name
         for name in environ
@@ -247,26 +247,16 @@ def setting_variables(environ: Iterable[str]) -> list[str]:
 
 
 def read_config(path: str, environ: Mapping[str, str] = NONE) -> NodeConfig:
-    """Reads and checks a ``node.toml``; ``environ`` goes before it.
+    """Reads and checks a ``node.toml``; ``environ`` overrides it.
 
-    Raises :class:`~broker.config.setting_checks.ConfigError` naming the file, the line and the key.
+    Raises :class:`~broker.config.setting_checks.ConfigError` with file, line and key.
     """
     return required_config(load(NODE, path, environ))
 
 
 def read_exposed_config(path: str) -> NodeConfig:
-    """As :func:`read_config`, for who only looks."""
+    """As :func:`read_config`, for read-only use: unprotected ports are accepted."""
     return required_config(load(EXPOSED_NODE, path))
-
-
-def parse_config(text: str, directory: str) -> NodeConfig:
-    """As :func:`read_config`, for a text that would stand in ``directory``."""
-    return required_config(load_text(NODE, text, directory))
-
-
-def parse_name_server_config(text: str, directory: str) -> NameServerConfig:
-    """As :func:`parse_config`, for a NameServer."""
-    return required_config(load_text(NAME_SERVER, text, directory))
 
 
 def read_name_server_config(

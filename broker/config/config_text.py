@@ -1,4 +1,4 @@
-"""Files of settings as text: what a node is started with, and a commented one to begin from."""
+"""The text of settings files: a ``node.toml``, and a commented file to start from."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ WIDTH = 96
 
 
 def node_toml(config: NodeConfig) -> str:
-    """The text of a ``node.toml`` in the data directory that reads as this.
+    """The text of a ``node.toml`` in the data directory with these settings.
 
-    ``data`` is left out of it, so that the directory may be moved.
+    ``data`` is left out, so that the directory may be moved.
     """
-    lines = ["# What this node is started with: dledger node --config FILE", ""]
+    lines = ["# The settings of this node: dledger node --config FILE", ""]
     settings = [f.name for f in fields(config) if f.name not in ("data", *TABLES)]
     lines += [f"{key} = {toml_value(getattr(config, key))}" for key in settings]
     if config.security != SECURITY_OFF:
@@ -40,8 +40,8 @@ TABLES = ("security", "listen", "members")
 
 
 def commented_toml(kind: ConfigKind[Any]) -> str:
-    """All settings with what they mean. What must be given has an example, the rest is a comment
-    with its default. It reads as it is."""
+    """All settings with their meaning. Required settings have an example; the others are comments
+    with their defaults. The text is a valid file."""
     lines = [f"# The settings of a {kind.title}. `dledger config check FILE` checks them."]
     table: tuple[str, ...] = ()
     for one in sorted(kind.settings, key=lambda each: len(each.path)):

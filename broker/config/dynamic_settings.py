@@ -1,8 +1,8 @@
-"""Settings that an operator changes while the brokers run (request 25).
+"""Settings that an operator changes at run time (request 25).
 
-RocketMQ's brokers each keep their own settings. Here changed settings are part of the replicated
-state. So they are the same on every member, hold across restarts and changes of the leader, and
-override ``node.toml``. Other settings are read from there at the start.
+Each of RocketMQ's brokers has its own settings. Here changed settings are part of the replicated
+state. So they are the same on every member, survive restarts and changes of the leader, and
+override ``node.toml``. Other settings are read from that file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CHANGEABLE = (AUTO_CREATE_TOPICS, PROPERTY_FILTER, FILE_RESERVED_HOURS, FOLLOWER
 
 
 class SettingError(ValueError):
-    """A change of settings that cannot be made; says which and why."""
+    """An invalid change of settings; the text names it and the reason."""
 
 
 class Applied(Protocol):
@@ -41,9 +41,9 @@ class Applied(Protocol):
 
 
 class DynamicSettings:
-    """The present values.
+    """The present values of these settings.
 
-    ``config`` is ``node.toml`` as it was read last. SIGHUP has it read again
+    ``config`` is ``node.toml`` as last read. At SIGHUP it is read again
     (:mod:`broker.config.reload`).
     """
 
@@ -72,11 +72,12 @@ class DynamicSettings:
 
     @property
     def log_level(self) -> str:
-        """One of ``LEVELS``. A node that is told by SIGHUP may have another one since."""
+        """One of ``LEVELS``. After a SIGHUP the node itself may have another one."""
         return self._applied.state.settings.get(LOG_LEVEL, self.config.log_level)
 
     def reserved_ms(self, usual: int | None) -> int | None:
-        """How old a message may become; ``usual`` if nothing was changed since the start."""
+        """The age in ms up to which messages are kept; ``usual`` if the setting was not changed
+        since the start."""
         commanded = FILE_RESERVED_HOURS in self._applied.state.settings
         if not commanded and self.config.file_reserved_hours == self._usual_hours:
             return usual
@@ -102,7 +103,7 @@ def changed_settings(properties: bytes) -> Mapping[str, str]:
                 raise SettingError(f"{quoted(line)} is not name=value")
             changed[name.strip()] = _checked(name.strip(), value.strip())
     if not changed:
-        raise SettingError("the body changes nothing; it has lines name=value")
+        raise SettingError("the body changes nothing; it needs lines name=value")
     return changed
 
 
@@ -116,7 +117,7 @@ def _checked(name: str, value: str) -> str:
     if name not in CHANGEABLE:
         from difflib import get_close_matches  # noqa: PLC0415 - of no use to a node that starts
 
-        # The search takes quadratic time, and anybody's name may be long.
+        # The search takes quadratic time, and the name may be long.
         near = (
             get_close_matches(name, CHANGEABLE, n=1)
             if name.isidentifier() and one_line(name) == name

@@ -25,7 +25,7 @@ class NameServerConfig:
 
     host: str = setting(
         "127.0.0.1",
-        "The name or address at which it listens; `::` is all addresses of the machine.",
+        "The name or address at which it listens; `::`: all addresses of the machine.",
         allowed=Allowed(_is_host, "a name or an address"),
     )
     port: int = setting(
@@ -33,37 +33,37 @@ class NameServerConfig:
     )
     cluster: str = setting(
         "DefaultCluster",
-        "Brokers of other clusters may not register, with security on.",
+        "With security on, brokers of other clusters may not register.",
         allowed=NAME,
     )
     name: str = setting("namesrv", "Its name in its certificate, namesrv.pem.", allowed=NAME)
-    insecure: bool = setting(False, "true: listens for other machines though nothing protects it.")
+    insecure: bool = setting(False, "true: listens for other machines without protection.")
     http_port: int | None = setting(
         None,
-        "The port of /metrics, /livez and /readyz; without it there is no HTTP, 0: any.",
+        "The port of /metrics, /livez and /readyz; 0: any; omitted: no HTTP.",
         allowed=between(0, 65535),
         kind=int,
     )
     log_level: str = setting(
-        "info", "The least that is logged.", allowed=one_of(*LEVELS), reload=True
+        "info", "The lowest level that is logged.", allowed=one_of(*LEVELS), reload=True
     )
     log_format: str = setting(
-        "text", "The form of a line of the log.", allowed=one_of(*FORMATS), reload=True
+        "text", "The format of log lines.", allowed=one_of(*FORMATS), reload=True
     )
     security: SecurityConfig = section(SECURITY_OFF, *SECURITY_SETTINGS)
 
     @property
     def exposed(self) -> bool:
-        """Whether others than this machine reach a port that nothing protects."""
+        """Whether other machines reach an unprotected port."""
         open_to_all = self.security.access_control == OFF
         return open_to_all and not is_loopback(self.host)
 
     @property
     def logging(self) -> LogSettings:
-        """What its log says."""
+        """The settings of its log."""
         return LogSettings(self.log_level, self.log_format)
 
     @property
     def at(self) -> str:
-        """The ``host:port`` that was asked for."""
+        """The configured ``host:port``."""
         return join_host_port(self.host, self.port)

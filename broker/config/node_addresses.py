@@ -1,4 +1,4 @@
-"""The addresses of the members of a group: where they are dialled, and where this node listens."""
+"""The addresses of the members of a group, and the addresses at which this node listens."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from broker.config.setting_checks import ConfigError
 from dledger.wire.endpoint import Endpoint
 
 VIP_PORT_BELOW = 2
-"""RocketMQ: a client that wants the VIP port subtracts this from the broker's."""
+"""RocketMQ: the VIP port is the broker's port minus this."""
 
 
 class Member(NamedTuple):
-    """The addresses of one member of the group. Without ``grpc`` it does not serve gRPC."""
+    """The addresses of one member of the group. Without ``grpc`` it has no gRPC port."""
 
     peer: Endpoint
     address: Endpoint
@@ -23,12 +23,12 @@ class Member(NamedTuple):
 
     @property
     def endpoints(self) -> dict[str, Endpoint]:
-        """Those that it has, by their key in ``node.toml``."""
+        """Its addresses, by their key in ``node.toml``."""
         return {key: value for key, value in self._asdict().items() if value is not None}
 
 
 class Listen(NamedTuple):
-    """Where this node listens; None: at its address among the members."""
+    """The addresses at which this node listens; None: its address among the members."""
 
     peer: Endpoint | None = None
     address: Endpoint | None = None
@@ -48,7 +48,7 @@ LISTEN_SETTINGS = tuple(
         key=key,
         kind=Endpoint,
         default=None,
-        doc=f"Where this node listens for {of}, if not at its address among the members.",
+        doc=f"The address at which this node listens for {of}; default: its address in members.",
         example=Endpoint("0.0.0.0", port),  # noqa: S104 - an example
     )
     for key, (of, port) in _PORTS.items()
@@ -58,7 +58,7 @@ MEMBER_SETTINGS = tuple(
         key=f"{ANY_NODE}.{key}",
         kind=Endpoint,
         default=Member._field_defaults.get(key, REQUIRED),
-        doc=f"Where that node is dialled: {of}.",
+        doc=f"The address of that node for {of}.",
         example=Endpoint("127.0.0.1", port),
     )
     for key, (of, port) in _PORTS.items()
@@ -66,12 +66,12 @@ MEMBER_SETTINGS = tuple(
 
 
 def vip_address(of: Endpoint) -> Endpoint:
-    """The second port for clients, below that at which they are served."""
+    """The second port for clients, below the broker's port."""
     return Endpoint(of.host, of.port - VIP_PORT_BELOW)
 
 
 def check_distinct(members: Mapping[str, Member], vip: Endpoint | None) -> None:
-    """Raises :class:`~broker.config.setting_checks.ConfigError` if two ports are one."""
+    """Raises :class:`~broker.config.setting_checks.ConfigError` if two ports are the same."""
     seen: dict[Endpoint, str] = {}
     for node, member in members.items():
         for key, endpoint in member.endpoints.items():
@@ -79,6 +79,6 @@ def check_distinct(members: Mapping[str, Member], vip: Endpoint | None) -> None:
             if other != f"members.{node}.{key}":
                 raise ConfigError(f"{endpoint} is {other} already", f"members.{node}.{key}")
     if vip is not None and vip.port < 1:
-        raise ConfigError(f"{VIP_PORT_BELOW} below the broker's port there is none", "vip_port")
+        raise ConfigError(f"there is no port {VIP_PORT_BELOW} below the broker's", "vip_port")
     if vip is not None and vip in seen:
         raise ConfigError(f"{vip} is {seen[vip]} already", "vip_port")

@@ -1,7 +1,7 @@
 """The settings of one broker process: the file ``node.toml``.
 
-Everything about a setting stands here once: name, type, default, unit, what it may be, and its
-sentence in ``docs/configuration.md``.
+Each setting is defined here once: name, type, default, unit, allowed values, and its sentence in
+``docs/configuration.md``.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ NODE_NAME = re.compile(r"n(0|[1-9][0-9]{0,3})")
 GROUP_NAME = re.compile(r"[A-Za-z0-9_-]{1,127}")
 NAME = matching(GROUP_NAME, "letters, digits, - and _, up to 127")
 MESSAGE_SIZE_MAX = 15 << 20
-"""Setting: a frame of the remoting protocol holds 16 MiB, header and properties included."""
+"""Setting: a frame of the remoting protocol has 16 MiB, with header and properties."""
 
 HOURS_MAX = 1_000_000
 """Setting: more than a century."""
 
 DAY_MS = 24 * HOUR_MS
 PATH_MAX = 4095
-"""Setting: bytes of a path, as Linux has it."""
+"""Setting: bytes of a path, as in Linux."""
 
 BYTES_MAX = 1 << 60
 """Setting: more than any disk."""
@@ -66,15 +66,17 @@ class NodeConfig:
 
     group: str = required("broker-a", "The group's name, and RocketMQ's broker name.", NAME)
     node: str = required(
-        "n0", "This process among the members.", matching(NODE_NAME, "n0, n1, n2 and so on")
+        "n0",
+        "The name of this process among the members.",
+        matching(NODE_NAME, "n0, n1, n2 and so on"),
     )
     data: str = required(
         "/var/lib/dledger",
-        "The directory of the data. A file without it means its own directory.",
+        "The directory of the data; default: the directory of the file.",
         Allowed(
             _is_path,
             f"an absolute path of up to {PATH_MAX} bytes without control characters; "
-            "write it out, or leave it out, which means the directory of the file",
+            "give it in full, or omit it for the directory of the file",
         ),
     )
     namesrv: tuple[str, ...] = required(
@@ -85,12 +87,12 @@ class NodeConfig:
     cluster: str = setting("DefaultCluster", "The cluster's name.", allowed=NAME)
     flush: str = setting(
         "sync",
-        'When a message is acknowledged: on stable storage of a majority, or with "async" before.',
+        'When a message is acknowledged: on stable storage of a majority; "async": before that.',
         allowed=one_of(*FLUSH_MODES),
     )
     segment_size: int = setting(
         256 << 20,
-        "The size of a file of the log; one for the whole group, fixed when data is first made.",
+        "The size of a segment; the same for the whole group, fixed when the data is created.",
         unit="bytes",
         allowed=between(SEGMENT_SIZE_MIN, SEGMENT_SIZE_MAX),
     )
@@ -111,17 +113,17 @@ class NodeConfig:
     )
     follower_reads_percent: int = setting(
         40,
-        "How far behind that is: this share of the machine's memory.",
+        "The distance of such a consumer: this share of the machine's memory.",
         unit="%",
         allowed=between(0, 100),
     )
     vip_port: bool = setting(
         False,
-        "true: the port two below `address` serves clients too, as Java clients up to 4.4 expect.",
+        "true: the port two below `address` serves clients too, for Java clients up to 4.4.",
     )
     election_timeout_ms: int = setting(
         600,
-        "The shortest election timeout; each one is drawn between it and its double.",
+        "The shortest election timeout; each is random between it and its double.",
         unit="ms",
         allowed=between(10, 600_000),
     )
@@ -140,40 +142,40 @@ class NodeConfig:
     )
     log_size_max: int = setting(
         0,
-        "The size of the log above which the oldest segments go; 0: any size.",
+        "The size of the log above which the oldest segments are deleted; 0: any size.",
         unit="bytes",
         allowed=between(0, BYTES_MAX),
     )
     disk_clean_percent: int = setting(
-        75, "A disk as full as this causes a warning.", unit="%", allowed=between(1, 100)
+        75, "A disk this full causes a warning.", unit="%", allowed=between(1, 100)
     )
     disk_force_percent: int = setting(
         85,
-        "On a disk as full as this the oldest segments go before their time.",
+        "On a disk this full the oldest segments are deleted early.",
         unit="%",
         allowed=between(1, 100),
     )
     disk_full_percent: int = setting(
         90,
-        "On a disk as full as this messages are refused, and another member should lead.",
+        "On a disk this full messages are refused, and another member should lead.",
         unit="%",
         allowed=between(1, 100),
     )
     disk_enough_bytes: int = setting(
         4 << 30,
-        "A disk with this much free is never full.",
+        "A disk with this much free space is never full.",
         unit="bytes",
         allowed=between(0, BYTES_MAX),
     )
     disk_stall_ms: int = setting(
         10_000,
-        "A leader hands over after this time without a completed write.",
+        "A leader transfers its leadership after this time without a completed write.",
         unit="ms",
         allowed=between(100, 3_600_000),
     )
     join: bool = setting(
         False,
-        "true: the node waits to be added by `dledger member add`; members are those it may ask.",
+        "true: the node waits to be added by `dledger member add`; it asks the members.",
     )
     preferred_leader: str = setting(
         "",
@@ -182,14 +184,14 @@ class NodeConfig:
     )
     reads: str = setting(
         "linearizable",
-        'Offsets, queues and topics as they are now, or with "stale" as this node has them.',
+        'Reads of offsets, queues and topics; "stale": as this node has applied them.',
         allowed=one_of("linearizable", "stale"),
         reload=True,
     )
-    lease_reads: bool = setting(False, "Reads without a round to a majority; see docs/safety.md.")
+    lease_reads: bool = setting(False, "Reads without a heartbeat round; see docs/safety.md.")
     checkpoint_seconds: int = setting(
         30,
-        "The pause between two checkpoints, which bounds what a start has to read.",
+        "The pause between two checkpoints; it limits the part of the log that a start reads.",
         unit="s",
         allowed=between(1, 3600),
     )
@@ -201,57 +203,57 @@ class NodeConfig:
     )
     drain_seconds: int = setting(
         35,
-        "How long a node waits at SIGTERM for its clients to go; a leader hands over and forwards.",
+        "How long a node drains at SIGTERM until its clients have gone.",
         unit="s",
         allowed=between(0, 3600),
         reload=True,
     )
     scrub_mib_per_second: int = setting(
         8,
-        "The rate at which data at rest is read again to find damage.",
+        "The rate of the scrub, which reads data at rest to find damage.",
         unit="MiB/s",
         allowed=between(1, 100_000),
     )
     scrub_pass_seconds: int = setting(
-        60, "The pause between two such passes.", unit="s", allowed=between(1, 1_000_000)
+        60, "The pause between two passes of the scrub.", unit="s", allowed=between(1, 1_000_000)
     )
     refill_mib_per_second: int = setting(
         32,
-        "The most that this node sends to members that lack old entries.",
+        "The highest rate at which this node sends snapshots to members that lack old entries.",
         unit="MiB/s",
         allowed=between(1, 100_000),
     )
     transaction_timeout_ms: int = setting(
         6_000,
-        "The age at which its producer is asked about a transaction.",
+        "The age of an open transaction at its first check-back.",
         unit="ms",
         allowed=between(1, DAY_MS),
     )
     transaction_check_interval_ms: int = setting(
-        30_000, "The pause before it is asked again.", unit="ms", allowed=between(1, DAY_MS)
+        30_000, "The pause between two check-backs.", unit="ms", allowed=between(1, DAY_MS)
     )
     transaction_check_max: int = setting(
-        15, "The number of checks before it is rolled back.", allowed=between(1, 1_000)
+        15, "The number of check-backs before the rollback.", allowed=between(1, 1_000)
     )
     dedup_window_seconds: int = setting(
         60,
-        "A request that is sent again within this time is stored once; 0: off.",
+        "A request that is retried within this time is stored once; 0: off.",
         unit="s",
         allowed=between(0, 86_400),
     )
     http_hosts: tuple[str, ...] = setting(
         (),
-        "Names to which HTTP answers, beside localhost and the addresses of this node.",
+        "Host names to which HTTP answers, besides localhost and the addresses of this node.",
         allowed=matching(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,252}", "a name without a port"),
     )
     snapshot_dirs: tuple[str, ...] = setting(
         (),
-        "Directories in which HTTP may make snapshots, beside snapshots/ in the data directory.",
+        "Directories in which HTTP may make snapshots, besides snapshots/ in the data directory.",
         allowed=matching(r"/[^\0]*[^\0/][^\0]*", "the absolute path of a directory"),
     )
     audit_dir: str = setting(
         "",
-        "Where reports of audits lie, for the console's page of findings; empty: nowhere.",
+        "The directory of audit reports, for the console's page of findings; empty: none.",
         allowed=Allowed(
             lambda text: not text or _is_path(text), "the absolute path of a directory, or empty"
         ),
@@ -259,25 +261,28 @@ class NodeConfig:
     )
     logging_file_mib: int = setting(
         32,
-        "The size at which a new log/node.log begins; 0: none.",
+        "The size at which log/node.log is rotated; 0: never.",
         unit="MiB",
         allowed=between(0, 1 << 20),
         reload=True,
     )
     logging_files: int = setting(
-        4, "How many files of the node's log are kept.", allowed=between(1, 1_000), reload=True
+        4,
+        "The number of files of the node's log that are kept.",
+        allowed=between(1, 1_000),
+        reload=True,
     )
-    insecure: bool = setting(False, "true: listens for other machines though nothing protects it.")
+    insecure: bool = setting(False, "true: listens for other machines without protection.")
     security: SecurityConfig = section(SECURITY_OFF, *SECURITY_SETTINGS)
     log_level: str = setting(
-        "info", "The least that is logged.", allowed=one_of(*LEVELS), reload=True
+        "info", "The lowest level that is logged.", allowed=one_of(*LEVELS), reload=True
     )
     log_format: str = setting(
-        "text", "The form of a line of the log.", allowed=one_of(*FORMATS), reload=True
+        "text", "The format of log lines.", allowed=one_of(*FORMATS), reload=True
     )
     tracing: str = setting(
         "",
-        'Where OpenTelemetry spans go, such as "http://127.0.0.1:4318/v1/traces"; needs '
+        'The URL for OpenTelemetry spans, such as "http://127.0.0.1:4318/v1/traces"; needs '
         "dledger[tracing].",
         allowed=matching(
             r"(https?://[!-~]{1,2000})?",
@@ -295,7 +300,9 @@ class NodeConfig:
             known = quoted(list(self.members))
             raise ConfigError(f"{self.node} itself is missing from {known}", "members")
         if self.listen.grpc is not None and self.own.grpc is None:
-            raise ConfigError(f"needs members.{self.node}.grpc, where it is dialled", "listen.grpc")
+            raise ConfigError(
+                f"needs members.{self.node}.grpc, the address for others", "listen.grpc"
+            )
         check_distinct(self.members, self.vip_address)
         if not self.namesrv:
             raise ConfigError("at least one NameServer is needed", "namesrv")
@@ -307,12 +314,12 @@ class NodeConfig:
 
     @property
     def name(self) -> str:
-        """How the node is called everywhere outside its group: ``group/node``."""
+        """The node's name outside its group: ``group/node``."""
         return f"{self.group}/{self.node}"
 
     @property
     def own(self) -> Member:
-        """The addresses at which this process is dialled."""
+        """The addresses of this process for others."""
         return self.members[self.node]
 
     @property
@@ -323,14 +330,14 @@ class NodeConfig:
 
     @property
     def vip_address(self) -> Endpoint | None:
-        """The second port for clients, below the first, if ``vip_port`` asks for it."""
+        """The second port for clients, below the first, if ``vip_port`` is set."""
         return vip_address(self.listening.address) if self.vip_port else None
 
     @property
     def exposed_ports(self) -> dict[str, Endpoint]:
-        """Those that other machines reach and that keep nobody out, by their key. A port that tells
-        others apart counts as protected, if only permissively; TLS alone does not, as clients need
-        no certificate."""
+        """The unprotected ports that other machines reach, by their key. A port with access control
+        counts as protected, even if that is permissive. TLS alone does not count, because clients
+        need no certificate."""
         kept = {"peer": self.security.peers}
         return {
             key: endpoint
@@ -340,12 +347,12 @@ class NodeConfig:
 
     @property
     def exposed(self) -> bool:
-        """Whether others than this machine reach a port that nothing protects."""
+        """Whether other machines reach an unprotected port."""
         return bool(self.exposed_ports)
 
     @property
     def retention(self) -> RetentionPolicy:
-        """How long messages are kept, and how full the disk may be."""
+        """The retention of messages, and the watermarks of the disk."""
         return RetentionPolicy(
             age_ms_max=self.file_reserved_hours * HOUR_MS or None,
             log_bytes_max=self.log_size_max or None,
@@ -359,18 +366,19 @@ class NodeConfig:
 
     @property
     def logging(self) -> LogSettings:
-        """What the node's own log says, and what it may take on the disk."""
+        """The settings of the node's own log."""
         limits = LogLimits(file_size=self.logging_file_mib << 20, files=self.logging_files)
         return LogSettings(self.log_level, self.log_format, limits)
 
     @property
     def peers(self) -> dict[str, str]:
-        """The Raft addresses of all the other members."""
+        """The Raft addresses of all other members."""
         return {node: str(m.peer) for node, m in self.members.items() if node != self.node}
 
     @property
     def follower_broker_id(self) -> int:
-        """RocketMQ's broker id while not leading: above 0, which is the leader's."""
+        """RocketMQ's broker id of this node while it does not lead: above 0, which is the
+        leader's."""
         return broker_id_of(self.node)
 
 

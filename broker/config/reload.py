@@ -1,4 +1,4 @@
-"""What SIGHUP changes: the file is read again, and settings that may change take effect."""
+"""The reload at SIGHUP: the file is read again, and changeable settings take effect."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Config = TypeVar("Config", bound="DataclassInstance")
 
 
 def take_changes(settings: Iterable[Setting], before: Config, after: Config) -> Config:
-    """``before`` with the changes of ``after`` that need no restart. Says in the log what changed,
-    and what needs one."""
+    """``before`` with the changes of ``after`` that need no restart. Logs the changes, and those
+    that need a restart."""
     changeable = {one.key for one in settings if one.reload}
     changed = [
         each.name

@@ -1,6 +1,6 @@
 """The section ``[security]`` of a ``node.toml`` and of a NameServer's file.
 
-The defaults hold once the section exists. Without it all is off (:data:`SECURITY_OFF`).
+The defaults count if the section exists. Without it everything is off (:data:`SECURITY_OFF`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SECURITY_SETTINGS = (
         key="directory",
         kind=str,
         default="security",
-        doc="Where its files are, relative to the file that names it; `dledger security init` "
+        doc="The directory of its files, relative to this file; `dledger security init` "
         "writes them.",
         allowed=Allowed(lambda text: "\0" not in text, "a path"),
     ),
@@ -32,14 +32,14 @@ SECURITY_SETTINGS = (
         key="tls",
         kind=str,
         default=PERMISSIVE,
-        doc="TLS on the ports of clients (remoting, HTTP), found by the first byte.",
+        doc="TLS on the ports of clients (remoting, HTTP), detected by the first byte.",
         allowed=one_of(DISABLED, PERMISSIVE, ENFORCING),
     ),
     Setting(
         key="access_control",
         kind=str,
         default=ENFORCING,
-        doc="Signatures and permissions; permissive counts and logs what it would refuse.",
+        doc="Signatures and permissions; permissive only counts and logs refusals.",
         allowed=one_of(OFF, PERMISSIVE, ENFORCING),
     ),
 )
@@ -47,38 +47,38 @@ SECURITY_SETTINGS = (
 
 @dataclass(frozen=True, slots=True)
 class SecurityFiles:
-    """The files of a security directory. The admin's profile has the names ``access_key``,
-    ``secret_key`` and ``ca``, a path relative to the profile."""
+    """The files of a security directory. The admin's profile has ``access_key``, ``secret_key`` and
+    ``ca``, a path relative to the profile."""
 
     directory: str
 
     @property
     def ca(self) -> str:
-        """The certificates that are trusted."""
+        """The trusted certificates."""
         return os.path.join(self.directory, "ca.pem")
 
     @property
     def ca_key(self) -> str:
-        """The key that makes certificates. Nodes do not need it."""
+        """The key of the certificate authority. Nodes do not need it."""
         return os.path.join(self.directory, "ca-key.pem")
 
     @property
     def cluster_secret(self) -> str:
-        """64 hexadecimal digits."""
+        """The cluster secret: lines of 64 hexadecimal digits."""
         return os.path.join(self.directory, "cluster-secret")
 
     @property
     def revoked(self) -> str:
-        """The serial numbers of certificates that count no more; it may be missing."""
+        """The serial numbers of revoked certificates; the file may be missing."""
         return os.path.join(self.directory, "revoked")
 
     @property
     def admin_profile(self) -> str:
-        """What a client needs to be the first admin."""
+        """The profile of the first admin."""
         return os.path.join(self.directory, "admin.toml")
 
     def certificate(self, name: str) -> str:
-        """Of the node ``group/n0``, or of a NameServer: ``group-n0.pem``."""
+        """The certificate of a node ``group/n0``, ``group-n0.pem``, or of a NameServer."""
         return os.path.join(self.directory, f"{name.replace('/', '-')}.pem")
 
     def key(self, name: str) -> str:
@@ -88,7 +88,7 @@ class SecurityFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecurityConfig:
-    """The settings of ``[security]``. ``directory`` is absolute, or empty if all is off."""
+    """The settings of ``[security]``. ``directory`` is absolute, or empty if everything is off."""
 
     directory: str = ""
     peers: str = OFF
@@ -97,20 +97,20 @@ class SecurityConfig:
 
     @property
     def protects(self) -> bool:
-        """Whether anything is switched on, if only permissively."""
+        """Whether anything is switched on, also if permissive."""
         return self != SecurityConfig(directory=self.directory)
 
     @property
     def files(self) -> SecurityFiles:
-        """Where its files are."""
+        """The files of the directory."""
         return SecurityFiles(self.directory)
 
 
 EXPOSED = (
-    "INSECURE: other machines reach this server, and whoever does may read, change and delete "
+    "INSECURE: other machines reach this server, and anyone there may read, change and delete "
     "everything; see docs/security.md"
 )
-"""What is said of a server to which nothing but ``insecure = true`` lets others."""
+"""The warning for a server that other machines reach only because of ``insecure = true``."""
 
 SECURITY_OFF = SecurityConfig()
-"""What holds without the section."""
+"""The settings without the section."""

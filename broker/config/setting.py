@@ -1,4 +1,4 @@
-"""What one setting is. The loader, the checks, the pages and the commands all follow from this.
+"""The definition of one setting, used by the loader, the checks, the pages and the commands.
 
 A dataclass of settings has a field for each of them, made by :func:`setting` or :func:`section`.
 :func:`settings_of` lists them with their full keys.
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 REQUIRED: Final = object()
-"""In the place of a default: there is none."""
+"""Instead of a default: the setting is required."""
 
 ANY_NODE = "NODE"
-"""In a key: the name of any member, such as ``n0``."""
+"""In a key: stands for the name of any member, such as ``n0``."""
 
 
 class Allowed(NamedTuple):
-    """Which values may be, and how that is said after "it may be"."""
+    """The allowed values: a check, and the words after "it may be"."""
 
     holds: Callable[[Any], object]
     words: str
@@ -42,7 +42,7 @@ def one_of(*values: str) -> Allowed:
 
 
 def matching(pattern: str | re.Pattern[str], words: str) -> Allowed:
-    """A text that is a match as a whole."""
+    """A text that matches the whole pattern."""
     return Allowed(re.compile(pattern).fullmatch, words)
 
 
@@ -50,9 +50,9 @@ def matching(pattern: str | re.Pattern[str], words: str) -> Allowed:
 class Setting:
     """``kind`` is str, int, bool, tuple (a list of strings) or Endpoint (``host:port``).
 
-    ``item`` is the kind of the items of a list; ``allowed`` is asked about each of them. ``doc`` is
-    a sentence. ``reload``: SIGHUP has it read again. ``example`` is for a file that is written
-    for people, if there is no default.
+    ``item`` is the kind of the items of a list; ``allowed`` checks each item. ``doc`` is a
+    sentence. ``reload``: it is read again at SIGHUP. ``example``, without a default, is for files
+    that are written for people.
     """
 
     key: str
@@ -67,7 +67,7 @@ class Setting:
 
     @property
     def path(self) -> tuple[str, ...]:
-        """Its key, in parts."""
+        """The parts of its key."""
         return tuple(self.key.split("."))
 
     @property
@@ -76,7 +76,8 @@ class Setting:
         return self.default is REQUIRED
 
     def path_set_by(self, variable: str, prefix: str) -> tuple[str, ...] | None:
-        """Its key, with the name of a node in it, if the variable sets it."""
+        """The key that an environment variable sets, with the name of a node in it; None for
+        another variable."""
         name = self.variable(prefix)
         if ANY_NODE not in self.path:
             return self.path if variable == name else None
@@ -86,7 +87,7 @@ class Setting:
         return tuple(match[1].lower() if part == ANY_NODE else part for part in self.path)
 
     def variable(self, prefix: str) -> str:
-        """The variable of the environment that sets it."""
+        """The environment variable that sets it."""
         return prefix + self.key.replace(".", "_").upper()
 
 
@@ -99,7 +100,7 @@ def setting(
     reload: bool = False,
     kind: type | None = None,
 ) -> T:
-    """A field with one setting. Without ``kind`` its type is that of ``default``."""
+    """A dataclass field for one setting. Without ``kind`` its type is that of ``default``."""
     found = Setting(
         key="",
         kind=kind or type(default),
@@ -114,7 +115,7 @@ def setting(
 
 
 def required(example: object, doc: str, allowed: Allowed | None = None, *, item: type = str) -> Any:
-    """A field with one setting that has no default. Its type is that of ``example``."""
+    """A dataclass field for a required setting. Its type is that of ``example``."""
     found = Setting(
         key="", kind=type(example), doc=doc, allowed=allowed, item=item, example=example
     )
@@ -122,7 +123,7 @@ def required(example: object, doc: str, allowed: Allowed | None = None, *, item:
 
 
 def section(default: Any, *settings: Setting) -> Any:
-    """A field with a table of settings, whose keys are given without its name."""
+    """A dataclass field for a table of settings, whose keys are given without the table's name."""
     return field(default=default, metadata={SETTINGS: settings})
 
 

@@ -1,4 +1,4 @@
-"""What is said of a setting that cannot be used."""
+"""Errors of settings."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from store.quoting import QUOTED_MAX, quoted
 
 
 class ConfigError(ValueError):
-    """A configuration that cannot be used: one line that names the file, the key and the fault.
+    """An invalid configuration: one line with file, key and mistake.
 
-    ``key`` is the full key of the setting, as far as there is one.
+    ``key`` is the full key of the setting, if there is one.
     """
 
     def __init__(self, what: str, key: str = "") -> None:
@@ -30,16 +30,16 @@ def require_between(key: str, value: int, minimum: int, maximum: int) -> None:
 
 
 def unknown(key: str, name: str, known: Iterable[str]) -> ConfigError:
-    """The error for a key that is no setting. It is one, because a misspelt setting that is
-    silently ignored is found the day it was needed."""
+    """The error for an unknown key. It is an error because a misspelt setting must not be ignored
+    silently."""
     import difflib  # noqa: PLC0415 - of no use to a node that starts
 
     known = list(known)
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
-    return ConfigError(f"is no setting; {hint}", key)
+    return ConfigError(f"is not a setting; {hint}", key)
 
 
 def one_line(text: str) -> str:
-    """As it is, where it is short and of one line, else quoted."""
+    """The text itself if it is short and one line, otherwise quoted."""
     return text if len(text) <= QUOTED_MAX and text.isprintable() else quoted(text)

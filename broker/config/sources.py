@@ -1,7 +1,7 @@
-"""Where values of settings come from: a file, the environment, options of a command.
+"""The sources of settings: a file, the environment, options of a command.
 
-The later goes before the earlier. Each value is checked by its setting, and each problem says where
-the value stands.
+A later source overrides an earlier one. Each value is checked by its setting, and each problem
+names the place of the value.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _ARTICLES = {str: "a string", int: "an integer", bool: "true or false", tuple: "
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """``where`` is the line, the variable or the option; empty if it stands nowhere."""
+    """``where`` is the line, the variable or the option; empty if there is none."""
 
     where: str
     what: str
 
     @property
     def in_file(self) -> bool:
-        """Whether a file is to be changed, not the environment or a command."""
+        """Whether the mistake is in a file, not in the environment or a command."""
         return not self.where.startswith(("$", "--"))
 
     def __str__(self) -> str:
@@ -40,9 +40,9 @@ class Problem:
 
 @dataclass(slots=True)
 class Values:
-    """The values that were given, by key. ``tables`` are those of the file, in order.
+    """The given values, by key. ``tables`` are the tables of the file, in order.
 
-    ``origins`` says where each value stands.
+    ``origins`` has the place of each value.
     """
 
     values: dict[Path, Any] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Values:
     text: str = ""
 
     def take_file(self, text: str, settings: Iterable[Setting]) -> None:
-        """Reads a text of TOML."""
+        """Takes the values of a TOML text."""
         self.text = text
         try:
             given = parse_toml(text)
@@ -85,7 +85,7 @@ class Values:
     def take_environment(
         self, environ: Mapping[str, str], settings: Iterable[Setting], prefix: str
     ) -> None:
-        """Reads the variables of the settings. An empty one counts as none."""
+        """Takes the values of environment variables. An empty one counts as unset."""
         for one in settings:
             variables = environ if ANY_NODE in one.path else [one.variable(prefix)]
             for name in variables:
@@ -94,7 +94,7 @@ class Values:
                     self._set(one, path, _from_text(one, text), f"${name}")
 
     def take_options(self, options: Mapping[str, object], settings: Iterable[Setting]) -> None:
-        """Takes what a command line says, by key."""
+        """Takes the options of a command line, by key."""
         for one in settings:
             if one.key in options:
                 origin = f"--{one.key.replace('_', '-')}"
@@ -108,12 +108,12 @@ class Values:
             self.add(error, path)
 
     def where(self, path: Path) -> str:
-        """Where the value of a key stands."""
+        """The place of a key's value."""
         line = line_of(self.text, path)
         return self.origins.get(path) or (f"line {line}" if line else "")
 
     def add(self, error: ConfigError, path: Path | None = None) -> None:
-        """Another problem; without a path, of the key that the error names."""
+        """Adds a problem; without a path, for the key in the error."""
         path = tuple(error.key.split(".")) if path is None else path
         self.problems.append(Problem(self.where(path), str(error)))
 
@@ -123,7 +123,8 @@ def _shown(path: Path) -> str:
 
 
 def _from_text(one: Setting, text: str) -> object:
-    """As TOML would give it; what cannot be read stays a text, which the check refuses."""
+    """The value as TOML would give it. Text that cannot be converted stays text, which the check
+    refuses."""
     if one.kind is tuple:
         return [part.strip() for part in re.split("[,;]", text) if part.strip()]
     if one.kind is int and _INTEGER.fullmatch(text):
@@ -134,7 +135,7 @@ def _from_text(one: Setting, text: str) -> object:
 
 
 def _checked(one: Setting, key: str, value: object) -> object:
-    """The value, as the configuration has it. Raises
+    """The value as in the configuration. Raises
     :class:`~broker.config.setting_checks.ConfigError`."""
     if one.kind is tuple:
         _require_type(key, value, list)

@@ -1,4 +1,4 @@
-"""TOML text: reading it within bounds, finding the line of a key, and writing values."""
+"""TOML text: parses it within limits, finds the line of a key, and writes values."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from dledger.wire.endpoint import Endpoint
 from store.quoting import shortened
 
 CONFIG_SIZE_MAX = 64 << 10
-"""Setting: bytes of a file of settings, enough for hundreds of members. tomllib takes quadratic
-time for some files that say nothing."""
+"""Setting: bytes of a settings file, enough for hundreds of members. tomllib takes quadratic time
+for some malicious files."""
 
 DOTS_MAX = 500
 """Setting: dots in one line. For a key of many parts tomllib takes quadratic time."""
@@ -22,7 +22,7 @@ _TABLE = re.compile(r"\s*\[+([^\[\]]+)\]")
 _KEY = re.compile(r"\s*([^=#\s][^=#]{0,200}?)\s*=")
 
 Path = tuple[str, ...]
-"""A key in its parts, those of its tables first."""
+"""The parts of a key, tables first."""
 
 
 def parse_toml(text: str) -> dict[str, Any]:
@@ -37,16 +37,16 @@ def parse_toml(text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except RecursionError:
-        raise ConfigError("is not TOML of this kind: it is nested too deeply") from None
-    except ValueError as error:  # also for a number of thousands of digits
+        raise ConfigError("is not TOML: it is nested too deeply") from None
+    except ValueError as error:  # also for a number with thousands of digits
         raise ConfigError(f"is not TOML: {shortened(error)}") from error
 
 
 def line_of(text: str, path: Path) -> int | None:
-    """The number of the line that sets the key, or the nearest table around it. None if no line
-    does.
+    """The number of the line that sets the key, or its nearest table; None if there is no such
+    line.
 
-    tomllib does not tell lines. Text in a string of several lines may be taken for a key.
+    tomllib does not give lines. Text in a multi-line string may be mistaken for a key.
     """
     found, longest, table = None, 0, Path()
     for number, line in enumerate(text.splitlines(), 1):
@@ -66,7 +66,7 @@ def _parts(text: str) -> Path:
 
 
 def toml_value(value: object) -> str:
-    """A value of a setting as TOML writes it."""
+    """A value of a setting in TOML."""
     if isinstance(value, Endpoint):
         value = str(value)
     return json.dumps(value, ensure_ascii=False)

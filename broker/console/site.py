@@ -1,15 +1,13 @@
-"""The pages of the console by their paths, and what is done when a page asks for a change.
+"""The pages of the console by path, and the changes that they request.
 
 ::
 
-    GET  ""                     the overview
-    GET  topics, topics/T       and messages, message, traces, groups, groups/G, dead, dead/G,
-                                waiting, quotas, members, findings: the pages
-    GET  charts?hours=1         the figures of the charts, as JSON
-    GET  action/NAME?field=...  the form of a change, for the dialog
-    POST action/NAME            {"step": "edit" | "review" | "run", ...}: the form again, the
-                                question with the command that does the same, or the change itself
-    GET  jobs/N                 how a change ended
+    GET  ""                     the overview GET  topics, topics/T       and messages, message,
+    traces, groups, groups/G, dead, dead/G, waiting, quotas, members, findings: the pages GET
+    charts?hours=1         the data of the charts, as JSON GET  action/NAME?field=...  the form of a
+    change, for the dialog POST action/NAME            {"step": "edit" | "review" | "run", ...}: the
+    form again, the question with the command that does the same, or the change itself GET  jobs/N
+    the result of a change
 """
 
 from __future__ import annotations
@@ -75,7 +73,7 @@ DETAILS: Mapping[str, Callable[[Visit, str], Awaitable[Page]]] = {
     "groups": group_pages.group,
     "dead": group_pages.dead_letters_of,
 }
-"""Pages of one thing, whose name follows in the path."""
+"""Pages of one item, whose name follows in the path."""
 
 ACTIONS: Mapping[str, Action] = {
     action.name: action
@@ -87,7 +85,7 @@ _STATIC_SECONDS = 3600
 
 
 class Site:
-    """Answers what :class:`~broker.http.console.ConsoleDoor` lets in."""
+    """Answers the requests that :class:`~broker.http.console.ConsoleRoutes` has checked."""
 
     def __init__(
         self, context: BrokerContext, cluster: ClusterHandler, _history: NodeHistory
@@ -138,7 +136,7 @@ class Site:
             return await _review(visit, action, values)
 
     def static(self, path: str) -> web.StreamResponse:
-        """Of the files that pages load, and no other."""
+        """One of the files that pages load."""
         if path not in static_files():
             raise HttpRefusedError(HTTPStatus.NOT_FOUND, "there is no such file")
         kind = mimetypes.guess_type(path)[0] or "application/octet-stream"
@@ -187,7 +185,7 @@ class Site:
         return _html(text, status)
 
     def _peers(self) -> list[tuple[str, str]]:
-        """The other members of the group and their HTTP addresses: a page goes on there if this
+        """The other members of the group with their HTTP addresses, to which a page turns if this
         node does not answer."""
         config = self._context.config
         members = member_addresses(config, self._context.node.core.configuration)

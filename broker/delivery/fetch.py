@@ -1,8 +1,9 @@
-"""The door of delivery: every wire fetches messages of a queue here.
+"""The one way to fetch messages of a queue, for every wire.
 
-A fetch is checked, found by the rows of the queue (:mod:`broker.delivery.message_reader`), loaded,
-filtered, counted, and answered once. If nothing is there yet, it is held until a message arrives or
-its time is up (:mod:`broker.delivery.long_polling`). Leaders and followers serve what they have
+A fetch is checked; its messages are found by the rows of the queue
+(:mod:`broker.delivery.message_reader`), loaded, filtered and counted; then it is answered once. If
+no message is there yet, the fetch is held until one arrives or its time is up
+(:mod:`broker.delivery.long_polling`). Leaders and followers serve the messages that they have
 applied. The answer names the member to read from next (:mod:`broker.delivery.replica_selection`).
 """
 
@@ -55,10 +56,10 @@ NO_GROUP = "(http)"
 
 
 def fetch_limits(messages: int, size: int | None = None) -> PullLimits:
-    """The limits of one fetch that asks for ``messages`` and ``size`` bytes.
+    """The limits of one fetch of ``messages`` messages and ``size`` bytes.
 
-    RocketMQ's limits hold for requests of up to 32 messages: 32 messages and 256 KiB. A request for
-    more may get up to 1,024 messages and 4 MiB. A given ``size`` counts, up to 4 MiB.
+    A request for up to 32 messages gets RocketMQ's limits, 32 messages and 256 KiB. A request for
+    more may get up to 1,024 messages and 4 MiB. A given ``size`` counts up to 4 MiB.
     """
     messages = max(1, min(messages, CONSUME.pull_messages_max))
     bytes_max = CONSUME.pull_bytes_max
@@ -75,22 +76,22 @@ class FetchRequest(NamedTuple):
     offset: int
     limits: PullLimits
     group: str = ""
-    """Empty: nothing that a group says or may do counts."""
+    """Empty: the fetch is without a group, its permissions and its subscription."""
     expression: str | None = ALL
-    """Its filter; None: the subscription of the group's members, in a heartbeat of ``version`` or a
-    later one."""
+    """The filter; None: the subscription in the heartbeats of the group's members, of ``version``
+    or later."""
     expression_type: str = TAG_TYPE
     version: int = 0
     commit_offset: int | None = None
-    """Committed for the group beside the fetch, if it is given and possible."""
+    """An offset to commit for the group, if it is given and valid."""
     hold_seconds: float = 0.0
-    """How long the fetch waits for a message if there is none yet."""
+    """How long the fetch waits for a message, in seconds."""
     owner: Owner | None = None
-    """The fetch is forgotten when this is closed."""
+    """A held fetch is dropped when this is closed."""
     caller: Caller = NOBODY
-    """Whose quotas count."""
+    """The caller whose quotas count."""
     admit: Callable[[int], None] | None = None
-    """Called with the number of bytes that are about to be loaded. It may raise a
+    """Called with the number of bytes before they are loaded. It may raise a
     :class:`~broker.errors.RefusedError`, which then ends the fetch."""
 
 
@@ -100,18 +101,18 @@ class Fetched(NamedTuple):
     found: GetMessageResult
     parts: Sequence[Bytes]
     offset: int
-    """Where it began."""
+    """The offset at which the fetch began."""
     broker_id: int
     """The member to read from next: 0 is the leader."""
 
 
 Done: TypeAlias = Callable[[Fetched | None, RefusedError | StoreError | None], None]
-"""Called once, now or later. A :class:`~store.errors.StoreError` never moves the client on: other
-nodes at least have the message."""
+"""Called once, now or later. After a :class:`~store.errors.StoreError` the client stays at its
+offset: other nodes have the message."""
 
 
 class Fetch:
-    """A fetch in progress; it may be held, and run again, until its deadline."""
+    """A fetch in progress. It may be held and run again until its deadline."""
 
     __slots__ = ("begun_at", "deadline", "done", "held", "request", "waits", "wanted")
 
@@ -125,9 +126,9 @@ class Fetch:
         self.done = done
         self.held: HeldPull | None = None
         self.begun_at = 0.0
-        """When it was run last, by the clock for latencies."""
+        """The time of its last run, by the clock for latencies."""
         self.waits = 0.0
-        """For how many seconds it waited at first, as its client is beyond a quota."""
+        """The seconds that it waited because its client was beyond a quota."""
 
 
 class Consumers(Protocol):
@@ -139,7 +140,7 @@ class Consumers(Protocol):
 
 
 class Delivery:
-    """Gives messages of this node out."""
+    """Delivers the messages of this node."""
 
     def __init__(
         self,
@@ -156,12 +157,12 @@ class Delivery:
         loop: asyncio.AbstractEventLoop,
         clock: Callable[[], float],
     ) -> None:
-        """``ensure_group`` creates a group on its first use. ``clock`` gives seconds that never
-        run backward."""
+        """``ensure_group`` creates a group on its first use. ``clock`` gives seconds of a monotonic
+        clock."""
         self.fetch_seconds = Histogram()
-        """The time to find, load and filter messages, without that of held fetches."""
+        """The time to find, load and filter messages, without the time of waiting."""
         self.quotas: Throttle | None = None
-        """None if there are none."""
+        """None without quotas."""
         self._clock = clock
         self._machine = machine
         self._reader = reader
@@ -184,7 +185,7 @@ class Delivery:
         self._loop = loop
 
     def fetch(self, request: FetchRequest, done: Done) -> Fetch:
-        """Gives ``done`` what there is, now or later.
+        """Calls ``done`` with the result, now or later.
 
         Raises one of :data:`~broker.errors.REFUSALS` if the request is refused.
         """
@@ -211,16 +212,16 @@ class Delivery:
         return fetch
 
     def cancel(self, fetch: Fetch) -> None:
-        """Its client is gone. A held fetch is not answered."""
+        """Drops a held fetch without an answer: its client is gone."""
         if fetch.held is not None:
             self.long_polling.drop(fetch.held)
 
     def leads_no_more(self) -> None:
-        """Forgets what is the leader's alone."""
+        """Forgets the state that only a leader has."""
         self.locks.clear()
         self.resets.clear()
 
-    # --- what a request must satisfy
+    # --- checks of a request
 
     def _check_group(self, group: str) -> None:
         self._ensure_group(group)
@@ -248,9 +249,7 @@ class Delivery:
         group, topic = request.group, request.topic
         known = self._consumers.subscription(group, topic)
         if known is None:
-            raise UnknownSubscriptionError(
-                f"the group {group} has not said what it wants of {topic}"
-            )
+            raise UnknownSubscriptionError(f"the group {group} has no subscription to {topic}")
         if known.version < request.version:
             raise StaleSubscriptionError(
                 f"the subscription of {group} to {topic} known here is not the latest"
@@ -258,8 +257,8 @@ class Delivery:
         return message_filter(self._settings, known.expression_type, known.expression)
 
     def _commit_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """An impossible offset is ignored here. Later the answer may correct the client: if a queue
-        has lost its newest messages, it sends the client back to the end."""
+        """An invalid offset is ignored here. The answer may correct the client: if a queue has lost
+        its newest messages, it sends the client back to the end."""
         batcher, resets = self._batcher, self.resets
         if not batcher.serving or not 0 <= offset <= batcher.end_offset(topic, queue_id):
             return
@@ -271,11 +270,11 @@ class Delivery:
         ):
             batcher.add_lazy_offset(group, topic, queue_id, offset)
 
-    # --- its way
+    # --- running a fetch
 
     def _run_within_quotas(self, fetch: Fetch) -> None:
-        """Runs it once its client may have messages. A long poll that ends before is answered
-        without one; a client that does not wait gets them after one wait."""
+        """Runs a fetch once its client is within its quotas. A long poll that ends before that is
+        answered without messages. A client that does not wait gets messages after one wait."""
         request, now = fetch.request, self._loop.time()
         waits = 0.0
         if self.quotas is not None:
@@ -313,7 +312,7 @@ class Delivery:
             return
         if found.ranges:
             if self.quotas is not None and selector is None:
-                # Before it is loaded: what else waits for the same quota sees it.
+                # Counted before loading, so that other fetches of the same quota see it.
                 size = sum(each.size for each in found.ranges)
                 self.quotas.consumed(request.caller, request.topic, found.messages, size)
             self._reader.load(found.ranges, partial(self._loaded, fetch, found))
@@ -322,7 +321,7 @@ class Delivery:
             self._answer(fetch, found)
 
     def _was_moved(self, fetch: Fetch) -> bool:
-        """Sends a group to its new offset after an operator's reset."""
+        """Whether an offset reset moved the group; the answer then has the new offset."""
         group, topic, queue_id = fetch.request.group, fetch.request.topic, fetch.request.queue_id
         offset = self.resets.take(group, topic, queue_id)
         if offset is None or offset == fetch.request.offset:
@@ -366,7 +365,7 @@ class Delivery:
                 self.quotas.consumed(request.caller, request.topic, found.messages, size)
             self._answer(fetch, found, parts)
         elif request.offset < self._reader.offsets(request.topic, request.queue_id)[0]:
-            self._run(fetch)  # expired while it was read; the queue begins later now, and says so
+            self._run(fetch)  # expired during the read; now the queue begins later
         else:
             fetch.done(None, error)
 
@@ -382,7 +381,7 @@ class Delivery:
 
 
 def _is_nothing_yet(found: GetMessageResult, offset: int) -> bool:
-    """Whether the fetch from ``offset`` on may want the next stored message."""
+    """Whether a fetch from ``offset`` on may return the next stored message."""
     status = found.status
     return status is GetMessageStatus.OFFSET_OVERFLOW_ONE or (
         status is GetMessageStatus.NO_MESSAGE_IN_QUEUE and offset == 0

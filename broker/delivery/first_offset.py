@@ -1,4 +1,4 @@
-"""Where a group begins in a queue of which it has committed no offset yet."""
+"""The first offset of a group in a queue without a committed offset."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from store.message.batch import QUEUE_ROW
 def begins_at_end(
     machine: BrokerStateMachine, replicas: ReplicaSelection, topic: str, queue_id: int
 ) -> bool:
-    """Whether a group that wants the newest messages begins behind them, as with RocketMQ: the
-    queue has lost its first message, or that has left the memory. Else it begins at 0."""
+    """Whether a group that starts at the newest messages starts at the end of the queue. By
+    RocketMQ's rule it does if the first message has expired or is no longer in memory. Otherwise it
+    starts at 0."""
     queue = machine.queue(topic, queue_id)
     if queue is None or queue.first_offset > 0:
         return queue is not None

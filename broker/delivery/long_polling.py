@@ -1,10 +1,10 @@
-"""Long polling: pulls without a result wait here for a message or for their deadline.
+"""Long polling: pulls without a result wait for a message or for their deadline.
 
-A held pull runs again at its deadline, and when a message with a wanted tag arrives in its queue.
-No sweep is needed. A message wakes the pulls of its queue in the turn after its entry was applied.
-Every pull has a timer of its own. Of very many that are due at once, some run in each turn of the
-event loop: clients choose their deadlines, and all of them may wait for one queue. For the same
-reason the pulls of a queue that has very many are looked at turn by turn.
+A held pull runs again at its deadline, and when a message with a wanted tag arrives in its queue. A
+message wakes the pulls of its queue in the turn after its entry was applied. Every pull has a
+timer, so no sweep is needed. Clients choose the deadlines, and all may wait for one queue. So each
+turn of the event loop runs a limited number of due pulls, and compares a limited number of pulls of
+one queue with new messages.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from broker.limits import CLIENTS, CONSUME
 from store.io.filesystem import Bytes
 
 RUNS_IN_A_TURN = 128
-"""Pulls that run before the event loop goes on: some 5 ms."""
+"""Pulls that run in one turn of the event loop: about 5 ms of work."""
 
 LOOKS_IN_A_TURN = 512
-"""Pulls of one queue that are compared with new messages before it goes on: some 0.1 ms, and up to
-1 ms if all of them are woken."""
+"""Pulls of one queue that are compared with new messages in one turn: about 0.1 ms of work, up to 1
+ms if all are woken."""
 
 
 def _nothing() -> None: ...
 
 
 class Owner(Protocol):
-    """The owner of a pull: the pull is dropped together with this connection."""
+    """The connection of a pull: the pull is dropped when it closes."""
 
     def on_close(self, callback: Callable[[Self], None], /) -> None:
-        """Calls back once it is closed."""
+        """Calls ``callback`` once it is closed."""
 
     def __hash__(self) -> int: ...
 
@@ -44,7 +44,7 @@ class Owner(Protocol):
 class HeldPull:
     """A pull that waits for messages of one queue; of any tag if ``codes`` is None.
 
-    ``run`` is called once, unless ``owner`` closes before; a pull over HTTP has none.
+    ``run`` is called once, unless ``owner`` closes before. A pull over HTTP has no owner.
     """
 
     topic: str
@@ -53,12 +53,12 @@ class HeldPull:
     run: Callable[[], None]
     owner: Owner | None = None
     expression_size: int = 0
-    """The characters of its filter; the parsed filter is kept as well."""
+    """The characters of its filter. They count for the memory limit."""
     timer: asyncio.TimerHandle | None = field(default=None, init=False)
 
 
 class LongPolling:
-    """All pulls that wait on this node."""
+    """All held pulls of this node."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -66,10 +66,10 @@ class LongPolling:
         self._by_owner: dict[Owner, dict[HeldPull, None]] = {}
         self._woken: deque[HeldPull] = deque()
         self._arrived: dict[tuple[str, int], set[int]] = {}
-        """Of queues with very many pulls, the tags codes that have come since the last look at all
-        of them began."""
+        """For queues with very many pulls: the tags codes that arrived since the last scan
+        began."""
         self._look: tuple[tuple[str, int], set[int], Iterator[HeldPull]] | None = None
-        """The look under way: queue, codes, and the pulls that are still to be looked at."""
+        """The scan in progress: queue, codes, and the pulls that remain."""
         self._runs_soon = False
         self._count = 0
         self._expression_sizes = 0
@@ -78,7 +78,8 @@ class LongPolling:
         return self._count
 
     def hold(self, pull: HeldPull, deadline: float) -> bool:
-        """Keeps ``pull`` until then (the loop's time); False if no more can be kept."""
+        """Holds ``pull`` until ``deadline`` (the loop's time). Returns False if no more pulls can
+        be held."""
         if self._count >= CONSUME.held_pulls_max:
             return False
         expression_sizes = self._expression_sizes + pull.expression_size
@@ -100,7 +101,7 @@ class LongPolling:
         return True
 
     def arrived(self, topic: str, queue_id: int, new_rows: Bytes) -> None:
-        """Messages were applied: pulls that want one of them run from the end of this turn on."""
+        """Messages were applied: pulls that match one of them run from the end of this turn on."""
         waiting = self._by_queue.get((topic, queue_id))
         if waiting is None:
             return
@@ -119,12 +120,12 @@ class LongPolling:
             self._run_soon(pull)
 
     def wake(self, topic: str, queue_id: int) -> None:
-        """All pulls of a queue run from the end of this turn on."""
+        """Runs all pulls of a queue, from the end of this turn on."""
         for pull in list(self._by_queue.get((topic, queue_id), ())):
             self._run_soon(pull)
 
     def drop(self, pull: HeldPull) -> None:
-        """Forgets a pull that is held, or was woken; it will not run."""
+        """Drops a held or woken pull; it will not run."""
         pull.run = _nothing
         self._stop_waiting(pull)
         self._disown(pull)
@@ -147,7 +148,7 @@ class LongPolling:
             self._by_owner.get(pull.owner, {}).pop(pull, None)
 
     def close(self) -> None:
-        """Forgets all of them."""
+        """Drops all pulls."""
         for waiting in list(self._by_queue.values()):
             for pull in list(waiting):
                 self.drop(pull)
@@ -157,7 +158,7 @@ class LongPolling:
         self._look = None
 
     def _run_soon(self, pull: HeldPull) -> None:
-        self._stop_waiting(pull)  # until it runs it is its owner's, who may go before
+        self._stop_waiting(pull)  # until it runs, its owner may still close
         self._woken.append(pull)
         self._go_on()
 
@@ -179,8 +180,8 @@ class LongPolling:
             self._go_on()
 
     def _look_on(self) -> None:
-        """Goes on with the look under way, or begins one. What arrives meanwhile is for the next
-        one, which sees all pulls again."""
+        """Continues the scan, or begins one. Messages that arrive meanwhile are for the next scan,
+        which compares all pulls again."""
         if self._look is None:
             if not self._arrived:
                 return

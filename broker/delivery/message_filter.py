@@ -1,4 +1,4 @@
-"""Filters of a request: by tags codes or by an SQL92 expression."""
+"""The filter of a request: tags codes, or an SQL92 expression."""
 
 from __future__ import annotations
 
@@ -18,28 +18,30 @@ from store.message.record import record_bounds
 from store.quoting import quoted
 
 SCAN_LIMITS = PullLimits(messages=256, bytes=1 << 20)
-"""The limit of a pull that filters by properties, because it must read the messages."""
+"""The most messages of a pull that filters by properties, because it must read them."""
 
 
 _BODY_SIZE_AT = 84
-"""In a record with IPv4 hosts, as ours are. The topic with its size, one byte, follows the body;
-then the size of the properties, two bytes, and the properties."""
+"""The byte of the body size in a record with IPv4 hosts, which all records here have. The body
+follows; then the topic with its size in one byte; then the properties with their size in two
+bytes."""
 
 _I32 = Struct(">i")
 
 
 class MessageFilter(NamedTuple):
-    """All pass where both are None."""
+    """All messages pass if both are None."""
 
     codes: frozenset[int] | None = None
     selector: Selector | None = None
     size: int = 0
-    """Characters of the expression."""
+    """The characters of the expression."""
 
 
 def message_filter(settings: DynamicSettings, kind: str, expression: str) -> MessageFilter:
-    """Raises :class:`~broker.filter.subscription.ExpressionError` for an invalid expression or an
-    unknown kind, and :class:`~broker.errors.UnsupportedFilterError` for one that is off.
+    """The filter of an expression. Raises :class:`~broker.filter.subscription.ExpressionError` for
+    an invalid expression or an unknown kind, and :class:`~broker.errors.UnsupportedFilterError` for
+    a kind that is switched off.
     """
     if kind == TAG_TYPE:
         return MessageFilter(codes=tag_codes(expression), size=len(expression))
@@ -59,7 +61,7 @@ def selected(
     parts: Sequence[Bytes],
     limits: PullLimits,
 ) -> tuple[GetMessageResult, list[Bytes]]:
-    """The messages from ``offset`` on that the selector wants, within limits.
+    """The messages from ``offset`` on that match the selector, within ``limits``.
 
     Raises :class:`~store.errors.CorruptRecordError`.
     """
@@ -77,7 +79,7 @@ def selected(
 
 
 def properties_of(part: Bytes, start: int = 0, end: int | None = None) -> dict[str, str]:
-    """The properties of the record there, without reading its body, which is the largest part."""
+    """The properties of the record at ``start``. The body, its largest part, is not read."""
     end = len(part) if end is None else end
     (body_size,) = _I32.unpack_from(part, start + _BODY_SIZE_AT)
     topic_at = start + _BODY_SIZE_AT + _I32.size + body_size

@@ -1,4 +1,4 @@
-"""A message as the command line prints it and the HTTP port answers it."""
+"""A message as JSON, for the command line and the HTTP port."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from store.message.record import MessageRecord, iter_records
 def messages_json(parts: Iterable[Bytes]) -> list[dict[str, Any]]:
     """The messages of ``parts``; each part holds records back to back.
 
-    A body that cannot be decompressed is given as stored. Raises
+    A body that cannot be decompressed stays as stored. Raises
     :class:`~store.errors.CorruptRecordError`.
     """
     documents = []

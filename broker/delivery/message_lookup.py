@@ -1,7 +1,7 @@
-"""Looking single messages up: by position, by key, by time.
+"""Look-ups of single messages: by position, by key, by time.
 
-Everything is tried from memory first. The read executor reads what is missing, and the look-up goes
-on from there.
+A look-up first uses the memory. The read executor reads the missing parts, and the look-up
+continues.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from store.io.filesystem import Bytes
 from store.message.record import RECORD_FIXED_SIZE, RECORD_MAGIC, decode_record, key_hash
 
 _START = Struct(">ii20xq")
-"""Parts of a record: total size, magic, and at 28 its own position."""
+"""The parts of a record that are read: total size, magic, and at byte 28 its own position."""
 
 _I32 = Struct(">i")
 _I64 = Struct(">q")
@@ -35,14 +35,15 @@ class _NotInMemoryError(Exception):
 
 
 class MessageLookup:
-    """Look-ups in what is applied on this node."""
+    """Looks up messages that this node has applied."""
 
     def __init__(self, machine: BrokerStateMachine, reader: MessageReader) -> None:
         self._machine = machine
         self._reader = reader
 
     def record(self, position: int, done: Callable[[Bytes, StoreError | None], None]) -> None:
-        """The record that begins at ``position``, if one does and is committed."""
+        """Calls ``done`` with the record that begins at ``position``. The error is
+        :class:`~store.errors.OutOfRangeError` if no applied record begins there."""
         end = self._machine.applied_end
 
         def started(parts: Sequence[Bytes], error: StoreError | None) -> None:
@@ -78,10 +79,10 @@ class MessageLookup:
         done: Callable[[Sequence[Bytes], StoreError | None], None],
     ) -> None:
         """The newest records of ``topic`` whose key has the hash of ``key``, newest first: at most
-        ``count`` and ``query_bytes_max``, beside one in any case.
+        ``count`` records and ``query_bytes_max`` bytes, but always one.
 
-        A hash has 32 bits, so somebody who may read one topic can make a key with the hash of any
-        key of another. Records of other topics are left out.
+        A hash has only 32 bits. A caller who may read one topic could make a key with the hash of a
+        key of another topic. So records of other topics are left out.
         """
         try:
             found = self._machine.keys.lookup(
@@ -117,7 +118,7 @@ class MessageLookup:
         self._reader.load([LogRange(position, _I32.size) for position in positions], sized)
 
     def store_time(self, topic: str, queue_id: int, offset: int, done: NumberDone) -> None:
-        """When the message at ``offset`` was stored, ms; -1 if there is none."""
+        """The store time of the message at ``offset`` in ms; -1 if there is none."""
 
         def find(store_time: Callable[[int, int], int]) -> int:
             queue = self._machine.queue(topic, queue_id)
@@ -150,7 +151,7 @@ class MessageLookup:
         known: dict[int, int],
         done: NumberDone,
     ) -> None:
-        """Runs ``find`` again and again until all store times that it needs are known."""
+        """Repeats ``find`` until all store times that it needs are known."""
 
         def store_time(position: int, _size: int) -> int:
             if position not in known:

@@ -1,12 +1,12 @@
-"""Finding messages of a queue and bringing their records, from memory or the disk.
+"""Finds the messages of a queue and loads their records, from memory or disk.
 
 The answers of a pull are RocketMQ's (``DefaultMessageStore.getMessage``); see
 :class:`GetMessageStatus`. Rows of a ConsumeQueue say where the records lie. Consecutive records are
 read as one range, so a pull costs a few reads and not one for each message.
 
-Rows have checksums (:mod:`store.index.block_seals`). Each range must still begin and end with the
-records that its first and its last row are of: that holds whoever wrote the rows, and for those of
-format 1 that are not sealed yet.
+Rows have checksums (:mod:`store.index.block_seals`). Besides, each range must begin and end with
+the records of its first and its last row. That also finds rows that were wrong when they were
+written, and wrong unsealed rows of format 1.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from store.message.batch import QUEUE_ROW
 from store.message.record import RECORD_FIXED_SIZE, is_record_of
 
 SCAN_ROWS_MIN = 800
-"""The rows that a filtered pull reads at least: RocketMQ's 16,000 bytes."""
+"""The least number of rows that a filtered pull reads: RocketMQ's 16,000 bytes."""
 
 
 class GetMessageStatus(Enum):
     """How a pull ended; the names are those of RocketMQ's ``GetMessageStatus``.
 
-    ``MESSAGE_WAS_REMOVING`` is not among them: queues forget rows before the log expires.
+    ``MESSAGE_WAS_REMOVING`` is not among them: queues drop rows before the log expires.
     """
 
     FOUND = "FOUND"
@@ -41,7 +41,7 @@ class GetMessageStatus(Enum):
 
 
 class RowSpan(NamedTuple):
-    """Rows of a queue with consecutive records: the first and the last of them."""
+    """The first and the last of several rows with consecutive records."""
 
     queue: ConsumeQueue
     queue_id: int
@@ -57,21 +57,22 @@ class LogRange(NamedTuple):
     position: int
     size: int
     rows: RowSpan | None = None
-    """The rows of these records; they are checked once the records are there."""
+    """The rows of these records, to be checked once the records are loaded."""
 
 
 Done: TypeAlias = Callable[[Sequence[Bytes], StoreError | None], None]
 
 
 class PullLimits(NamedTuple):
-    """The limits of one pull; it always returns at least one message."""
+    """The limits of one pull. One message is always returned."""
 
     messages: int
     bytes: int
 
 
 class GetMessageResult(NamedTuple):
-    """The result of a pull. ``min_offset`` and ``max_offset`` bound the queue, max exclusive."""
+    """The result of a pull. ``min_offset`` and ``max_offset`` are the bounds of the queue, max
+    exclusive."""
 
     status: GetMessageStatus
     next_offset: int
@@ -110,10 +111,10 @@ class Applied(Protocol):
 
 
 class MessageReader:
-    """Reads what is applied on this node."""
+    """Reads messages that this node has applied."""
 
     def __init__(self, log: Log, applied: Applied, leads: Callable[[], bool]) -> None:
-        """``leads``: whether this node's state is the newest there is."""
+        """``leads``: whether this node leads, so that its state is the newest."""
         self._log = log
         self._applied = applied
         self._leads = leads
@@ -134,16 +135,16 @@ class MessageReader:
         limits: PullLimits,
         codes: frozenset[int] | None = None,
     ) -> GetMessageResult:
-        """The messages from ``offset`` on whose tags code is among ``codes`` (None: all).
+        """Finds the messages from ``offset`` on whose tags code is in ``codes`` (None: all).
 
-        Raises :class:`~store.errors.DerivedDamageError` if the rows are not whole.
+        Raises :class:`~store.errors.DerivedDamageError` if the rows are pending.
         """
         queue = self._applied.queue(topic, queue_id)
         first, end = self.offsets(topic, queue_id)
         if first <= offset < end and queue is not None:
             return self._scan(queue, queue_id, offset, limits, codes)
         if offset > end and not self._leads():
-            # A follower may lag: the asked offset can be right and stays.
+            # A follower may lag: the requested offset may be valid, and stays.
             return GetMessageResult(GetMessageStatus.OFFSET_OVERFLOW_ONE, offset, first, end)
         if end == 0:
             return GetMessageResult(GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, first, end)
@@ -196,11 +197,11 @@ class MessageReader:
         ranges: Sequence[LogRange],
         done: Done,
     ) -> None:
-        """Loads the bytes of ``ranges``; ``done`` is called now if all of them are in memory.
+        """Loads the bytes of ``ranges``. ``done`` is called at once if all are in memory.
 
-        The error is :class:`~store.errors.OutOfRangeError` if the records have just expired, or if
-        this node's disk does not have them yet. It is :class:`~store.errors.DamagedError` if their
-        entry or a row that leads to them is damaged; the row is repaired soon.
+        The error is :class:`~store.errors.OutOfRangeError` if the records have just expired, or are
+        not on this node's disk yet. It is :class:`~store.errors.DamagedError` if their entry or a
+        row is damaged; the row is repaired soon.
         """
         for each in ranges:
             if each.rows is not None and not self._may_be(each, each.rows):
@@ -249,8 +250,9 @@ class MessageReader:
 
 
 def misleading_row(queue: ConsumeQueue, offset: int) -> DerivedDamageError:
-    """The row of ``offset`` is that of no such record; its block is compared with the log now."""
-    what = f"the row of offset {offset} leads to no such record"
+    """The error for a row that does not belong to its record. The row's block is now compared with
+    the log."""
+    what = f"the row of offset {offset} does not belong to its record"
     return queue.damaged(offset, DamagedError(*queue.locate(offset), what))
 
 
@@ -265,12 +267,12 @@ def _misplaced(ranges: Sequence[LogRange], error: StoreError) -> StoreError:
 def row_range(
     queue: ConsumeQueue, queue_id: int, offset: int, position: int, size: int
 ) -> LogRange:
-    """The record of one row."""
+    """The range of one row's record."""
     return LogRange(position, size, RowSpan(queue, queue_id, offset, size, offset, size))
 
 
 def _corrupt_row(each: LogRange, rows: RowSpan, part: Bytes) -> int | None:
-    """The offset of the first row that does not belong to its record, if there is one."""
+    """The offset of the first row that does not belong to its record, or None."""
     position, size, _ = each
     _queue, queue_id, first, first_size, last, last_size = rows
     if not is_record_of(

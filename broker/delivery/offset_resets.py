@@ -1,10 +1,11 @@
-"""Moving a group in its queues, also while it consumes: to a time, to an offset, or to the end.
+"""Offset resets of groups, also while they consume: to a time, to an offset, or to the end.
 
-The new offsets are found, then committed like any others. The members are notified (request 220).
-Not every client understands that, and one that does may first commit its old offset. So the leader
-ignores commits for each moved queue. If the next pull of the group does not begin at the new
-offset, the leader answers "offset moved" (21), as RocketMQ 5 does. Only the leader remembers this,
-as in RocketMQ: after a failover at that moment the members' own commits count.
+The new offsets are looked up, then committed like any others. The members are notified (request
+220). Not every client understands that request, and one that does may first commit its old offset.
+So the leader ignores commits for a reset queue, until the next pull of the group there. If that
+pull does not begin at the new offset, the leader answers "offset moved" (21), as RocketMQ 5 does.
+Only the leader knows pending resets, as in RocketMQ: if it fails over meanwhile, the members' own
+commits count.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from broker.state.commands import Command, CommitOffset, PopForget
 from store.errors import StoreError
 
 RESET_SECONDS = 60.0
-"""The time that a group has to follow; Java's clients need ten seconds, others a pull."""
+"""The time in seconds after which a reset is forgotten. Java's clients need ten seconds, others one
+pull."""
 
 
 class _Reset(NamedTuple):
@@ -32,7 +34,8 @@ class _Reset(NamedTuple):
 
 
 class PendingResets:
-    """False while there are none. ``now`` gives the seconds of a monotonic clock."""
+    """The resets that groups have not followed yet; false if there are none. ``now`` gives the
+    seconds of a monotonic clock."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -43,12 +46,11 @@ class PendingResets:
         return bool(self._resets)
 
     def begin(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """The command that moves the group to ``offset`` is in progress. Commits of members would
-        come behind it in the log from now on, and undo it."""
+        """A reset to ``offset`` is being committed. A later commit of a member would undo it."""
         self._note(group, topic, queue_id, offset, is_committed=False)
 
     def add(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """The group is moved to ``offset``."""
+        """A reset to ``offset`` is committed."""
         self._note(group, topic, queue_id, offset, is_committed=True)
 
     def _note(
@@ -61,17 +63,17 @@ class PendingResets:
         self._resets[group, topic, queue_id] = _Reset(offset, now + RESET_SECONDS, is_committed)
 
     def give_up(self, group: str, topic: str, queue_id: int) -> None:
-        """The group is not moved after all."""
+        """A reset has failed."""
         self._resets.pop((group, topic, queue_id), None)
 
     def is_pending(self, group: str, topic: str, queue_id: int) -> bool:
-        """Whether the group has yet to begin again in this queue."""
+        """Whether a reset of the group in this queue is pending."""
         reset = self._resets.get((group, topic, queue_id))
         return reset is not None and reset.until > self._now()
 
     def take(self, group: str, topic: str, queue_id: int) -> int | None:
-        """The offset at which the group must go on in this queue, if it was moved; said only
-        once."""
+        """Ends the reset of the group in this queue: returns the new offset, or None without a
+        reset."""
         key = (group, topic, queue_id)
         reset = self._resets.get(key)
         if reset is None or not reset.is_committed:
@@ -80,34 +82,34 @@ class PendingResets:
         return reset.offset if reset.until > self._now() else None
 
     def clear(self) -> None:
-        """This node does not lead any more."""
+        """Forgets all resets: this node leads no more."""
         self._resets.clear()
 
 
 TO_THE_END = -1
-"""As a time stamp: behind the newest message."""
+"""A timestamp that stands for the end of the queue."""
 
 
 class ResetRequest(NamedTuple):
-    """The target of a group in the queues of a topic."""
+    """A reset of a group in the queues of a topic."""
 
     group: str
     topic: str
     queue_ids: Sequence[int]
     timestamp_ms: int
-    """To the first message that is not older; or :data:`TO_THE_END`."""
+    """The target: the first message that is not older; or :data:`TO_THE_END`."""
     offset: int = -1
-    """Unless negative, it counts instead of the time."""
+    """The target instead of the time, unless negative."""
     force: bool = False
-    """Moves it forward, too; otherwise a group is only moved back."""
+    """Moves the group forward, too; otherwise only back."""
 
 
 Done: TypeAlias = Callable[[Mapping[int, int] | None, Refusal | StoreError | None], None]
-"""Called once: the new offset of each queue, or why the group is not moved."""
+"""Called once: with the new offset of each queue, or with the error."""
 
 
 class OffsetResetter:
-    """Moves groups, on the leader."""
+    """Resets offsets, on the leader."""
 
     def __init__(
         self,
@@ -125,7 +127,8 @@ class OffsetResetter:
         self.long_polling = long_polling
 
     def reset(self, request: ResetRequest, done: Done) -> None:
-        """``done`` is called when the offsets are committed, before waiting pulls run again."""
+        """Starts a reset. ``done`` is called once the offsets are committed, before held pulls run
+        again."""
         reset = OffsetReset(self, request, done)
         topic, offset = request.topic, request.offset
         for queue_id in request.queue_ids:
@@ -141,7 +144,7 @@ class OffsetResetter:
 
 
 class OffsetReset:
-    """One reset under way."""
+    """One reset in progress."""
 
     def __init__(self, resetter: OffsetResetter, request: ResetRequest, done: Done) -> None:
         self._resetter = resetter
@@ -152,7 +155,7 @@ class OffsetReset:
         self._failure: Refusal | StoreError | None = None
 
     def found(self, queue_id: int, offset: int, error: StoreError | None) -> None:
-        """Finds the target of the queue; commits once all queues have theirs."""
+        """Takes the target of one queue. Commits once all queues have theirs."""
         self._offsets[queue_id] = offset
         if error is not None:
             self._failure = error
@@ -203,8 +206,8 @@ class OffsetReset:
 def reset_commands(
     batcher: Batcher, group: str, topic: str, queue_id: int, offset: int
 ) -> Sequence[Command]:
-    """Moves a group by an operator's wish. What it has received by POP in the queue is forgotten:
-    an offset alone never moves it back."""
+    """The commands of a reset. They forget the group's POP deliveries in the queue, because an
+    offset alone never moves a POP group back."""
     moves: list[Command] = [CommitOffset(group, topic, queue_id, offset)]
     if batcher.pop_queue((group, topic, queue_id)) is not None:
         moves.insert(0, PopForget(group, topic, queue_id))

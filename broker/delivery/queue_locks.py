@@ -1,9 +1,9 @@
-"""Locks of queues whose messages must be consumed in order.
+"""Queue locks, for queues whose messages must be consumed in order.
 
-A member of a group locks a queue at the leader before it consumes from it in order, and renews the
-lock every 20 s (``RebalanceLockManager``). Only the leader has the locks, as in RocketMQ: a new
-leader knows none and grants each queue to the first client that asks. A client trusts its lock for
-30 s at most and asks again before.
+A member of a group locks a queue at the leader before it consumes in order, and renews the lock
+every 20 s (``RebalanceLockManager``). Only the leader has the locks, as in RocketMQ. A new leader
+has none, and grants each queue to the first client that asks. A client trusts its lock for at most
+30 s, and renews it before.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from broker.limits import CLIENTS
 from broker.topics_and_groups import TopicConfig
 
 LOCK_SECONDS = 60.0
-"""The life of a lock that is not renewed; RocketMQ's ``rebalanceLockMaxLiveTime``."""
+"""The lifetime of a lock in seconds, unless it is renewed; RocketMQ's
+``rebalanceLockMaxLiveTime``."""
 
 
 FORGET_SECONDS = 1.0
-"""The pause between two searches for expired locks."""
+"""The seconds between two searches for expired locks."""
 
 
 class LockedQueue(NamedTuple):
@@ -40,7 +41,7 @@ class QueueLocks:
     def __init__(
         self, now: Callable[[], float], topic_of: Callable[[str], TopicConfig | None]
     ) -> None:
-        """``now`` gives seconds of a clock that only goes forward."""
+        """``now`` gives the seconds of a monotonic clock."""
         self._now = now
         self._topic_of = topic_of
         self._groups: dict[str, dict[LockedQueue, _Lock]] = {}
@@ -48,9 +49,10 @@ class QueueLocks:
         self._forget_at = 0.0
 
     def lock(self, group: str, client_id: str, queues: Iterable[LockedQueue]) -> list[LockedQueue]:
-        """Locks a free queue, or renews its lock; returns the client's locks.
+        """Locks free queues, and renews the client's locks. Returns the queues that the client
+        holds.
 
-        Only existing queues are locked, and no further ones while there are too many locks.
+        Only existing queues are locked. If there are too many locks, no further queues are locked.
         """
         now = self._now()
         if now >= self._forget_at:
@@ -72,7 +74,7 @@ class QueueLocks:
         return granted
 
     def unlock(self, group: str, client_id: str, queues: Iterable[LockedQueue]) -> None:
-        """Gives up those locks that the client holds."""
+        """Releases the client's locks of these queues."""
         held = self._groups.get(group, {})
         for queue in queues:
             lock = held.get(queue)

@@ -1,10 +1,10 @@
 """Replica selection: a consumer that is far behind reads from a follower.
 
-RocketMQ's rule: if the last message of a consumer lies further behind the end of the log than 40 %
-of the machine's memory, its reads come from the disk. They would push out of the page cache what
-all others read. So the consumer is sent to a slave until it has come near. A follower has only
-committed entries, and names itself until then. The suggested_broker_id travels in the answer to a
-pull, as a broker id: 0 is the leader, and ``n<k>`` is k + 1 while it follows.
+RocketMQ's rule: if the last message of a pull lies further behind the end of the log than 40 % of
+the machine's memory, the consumer reads from disk. These reads would displace the pages that all
+others read from the page cache. So the consumer is sent to a follower until it is closer to the
+end. Until then the follower names itself. The answer to a pull has the suggestion as a broker id: 0
+is the leader, and ``n<k>`` has k + 1 while it follows.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ LEADER_ID = 0
 
 
 def memory_bytes() -> int:
-    """Of the machine."""
+    """The memory of this machine in bytes."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 class ReplicaSelection:
-    """Names the member to read from next; costs a comparison for each pull."""
+    """Chooses the member to read from next, at the cost of a comparison for each pull."""
 
     def __init__(self, config: NodeConfig, settings: DynamicSettings, node: Node) -> None:
         self._config = config
@@ -36,7 +36,7 @@ class ReplicaSelection:
         self._far_bytes = memory_bytes() * config.follower_reads_percent // 100
 
     def is_far(self, position: int, end: int) -> bool:
-        """Whether this part of a log that ends at ``end`` has left the memory, by RocketMQ's
+        """Whether this position of a log that ends at ``end`` is no longer in memory, by RocketMQ's
         rule."""
         return end - position > self._far_bytes
 
@@ -45,7 +45,8 @@ class ReplicaSelection:
         ``end``.
 
         ``wished`` is the group's setting (``whichBrokerWhenConsumeSlowly``). If no follower has
-        that id, as RocketMQ's usual 1 may be the leader's, it is the follower with the longest log.
+        that id, the follower with the longest log is chosen. RocketMQ's default 1 may be the
+        leader's.
         """
         if not ranges or not self._settings.follower_reads:
             return LEADER_ID

@@ -1,4 +1,4 @@
-"""Store times of messages, looked up for many places of queues at once."""
+"""Looks up the store times of many messages."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Place: TypeAlias = tuple[str, int, int]
 def store_times(
     lookup: MessageLookup, places: Sequence[Place], done: Callable[[dict[Place, int]], None]
 ) -> None:
-    """``done`` gets the time of each place in ms. It is 0, as in RocketMQ, if there is no message
-    any more, or its record cannot be read here."""
+    """Calls ``done`` with the store time in ms of each place. It is 0, as in RocketMQ, if the
+    message has expired or its record cannot be read here."""
     found: dict[Place, int] = {}
     missing = len(set(places))
 

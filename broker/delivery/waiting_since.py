@@ -1,7 +1,7 @@
-"""Since when the messages wait that groups consume next: the time beside the lag in messages.
+"""The lag of groups in time: how long the next message of a group has waited.
 
-A look costs a row of a queue and a part of a record, once for each place: when a message was stored
-does not change. A group that stands still costs nothing from then on.
+A look-up reads a row of a queue and a part of a record, once for each place, because store times do
+not change. A group that does not move costs nothing more.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from broker.delivery.store_times import Place, store_times
 from broker.limits import ADMIN, AdminLimits
 
 _PLACES_PER_TURN = 64
-"""Looked up together before the event loop goes on: a few milliseconds."""
+"""Look-ups in one turn of the event loop: a few milliseconds of work."""
 
 
 class WaitingSince:
-    """The store times of the messages that groups consume next, as far as somebody looked."""
+    """A cache of the store times of the messages that groups consume next."""
 
     def __init__(
         self,
@@ -35,9 +35,10 @@ class WaitingSince:
         self._known: dict[Place, int] = {}
 
     async def look(self, places: Iterable[Place]) -> None:
-        """Learns the times of these places, for :meth:`lag_ms`.
+        """Looks up the times of these places, for :meth:`lag_ms`.
 
-        Takes ``lag_look_seconds`` at most: a record that waits for its repair stays unknown.
+        Takes at most ``lag_look_seconds``. A time that is not found by then stays unknown, for
+        example that of a record under repair.
         """
         wanted = dict.fromkeys(places)
         missing = [place for place in wanted if place not in self._known]
@@ -52,7 +53,7 @@ class WaitingSince:
                     await asyncio.sleep(0)
 
     def lag_ms(self, places: Sequence[Place]) -> int | None:
-        """How long the oldest message of these places has waited; 0 if there is no place, None if
+        """How long the oldest message of these places has waited, in ms; 0 without places, None if
         no time is known."""
         if not places:
             return 0

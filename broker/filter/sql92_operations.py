@@ -1,8 +1,8 @@
 """The operations of filter expressions, in RocketMQ's three-valued logic.
 
-An operation is made of its operands once, and then evaluated for each message. This refuses what
-RocketMQ refuses when it compiles an expression: an order of text or booleans, a comparison with
-NULL, a BETWEEN with exchanged bounds.
+An operation is made of its operands once, and then evaluated for each message. This module refuses
+the same expressions as RocketMQ's compiler: an order of text or booleans, a comparison with NULL, a
+BETWEEN with swapped bounds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Evaluate: TypeAlias = Callable[[Properties], Value]
 
 
 class Operand(NamedTuple):
-    """A part of an expression. ``text`` is how messages name it."""
+    """A part of an expression. ``text`` names it in errors."""
 
     evaluate: Evaluate
     text: str
@@ -29,18 +29,18 @@ class Operand(NamedTuple):
 
 
 def constant(value: Value, text: str) -> Operand:
-    """A literal; TRUE, FALSE and NULL may also stand alone as a condition."""
+    """A literal. TRUE, FALSE and NULL may also be conditions."""
     is_boolean = value is None or isinstance(value, bool)
     return Operand(lambda _: value, text, is_boolean=is_boolean, is_constant=True)
 
 
 def property_named(name: str) -> Operand:
-    """The message's property, unknown where it has none of that name."""
+    """A property of the message; unknown if the message does not have it."""
     return Operand(lambda properties: properties.get(name), name, is_property=True)
 
 
 def negative(operand: Operand) -> Operand:
-    """Of a number; of anything else it is unknown."""
+    """The negative of a number; unknown for any other value."""
 
     def evaluate(properties: Properties) -> Value:
         value = operand.evaluate(properties)
@@ -52,7 +52,7 @@ def negative(operand: Operand) -> Operand:
 
 
 def condition(operand: Operand) -> Operand:
-    """The operand in the place of a condition. A property, being text, is never true there."""
+    """The operand as a condition. A property is text, so it is never true."""
     if operand.is_boolean:
         return operand
     if operand.is_property:
@@ -60,7 +60,7 @@ def condition(operand: Operand) -> Operand:
         return _boolean(
             lambda properties: None if evaluate(properties) is None else False, operand.text
         )
-    raise ExpressionError(f"{operand.text} is no condition")
+    raise ExpressionError(f"{operand.text} is not a condition")
 
 
 def negation(operand: Operand) -> Operand:
@@ -82,7 +82,7 @@ def disjunction(left: Operand, right: Operand) -> Operand:
 
 
 def _logic(left: Operand, right: Operand, *, decisive: bool, word: str) -> Operand:
-    """If either side has the value ``decisive``, it decides."""
+    """AND or OR: a side with the value ``decisive`` decides."""
     first, second = condition(left).evaluate, condition(right).evaluate
 
     def evaluate(properties: Properties) -> Value:
@@ -100,7 +100,7 @@ def _logic(left: Operand, right: Operand, *, decisive: bool, word: str) -> Opera
 def equal(left: Operand, right: Operand) -> Operand:
     for operand in (left, right):
         if operand.is_constant and operand.evaluate({}) is None:
-            raise ExpressionError("NULL cannot be compared; say IS NULL or IS NOT NULL")
+            raise ExpressionError("NULL cannot be compared; use IS NULL or IS NOT NULL")
     if left.is_constant and right.is_constant and left.is_boolean and not right.is_boolean:
         raise ExpressionError(f"{left.text} cannot be compared with {right.text}")
     return _equal(left, right)
@@ -153,7 +153,7 @@ def _check_orderable(operand: Operand) -> None:
     if operand.is_constant:
         number = type(operand.evaluate({})) in {int, float}
     if not number:
-        raise ExpressionError(f"{operand.text} cannot be put in order; only numbers can")
+        raise ExpressionError(f"{operand.text} cannot be ordered; only numbers can")
 
 
 def between(operand: Operand, low: Operand, high: Operand) -> Operand:
@@ -161,7 +161,7 @@ def between(operand: Operand, low: Operand, high: Operand) -> Operand:
     if low.is_constant and high.is_constant:
         first, last = low.evaluate({}), high.evaluate({})
         if first is not None and last is not None and compare(first, last) > 0:
-            raise ExpressionError(f"BETWEEN {low.text} AND {high.text} holds for nothing")
+            raise ExpressionError(f"BETWEEN {low.text} AND {high.text} is never true")
     return both
 
 
@@ -170,7 +170,7 @@ def not_between(operand: Operand, low: Operand, high: Operand) -> Operand:
 
 
 def one_of(operand: Operand, texts: Sequence[str], *, negated: bool) -> Operand:
-    """IN and NOT IN, of a property and texts alone."""
+    """IN and NOT IN, for a property and texts."""
     evaluate = _property_of(operand, "IN")
     wanted = frozenset(texts)
 
@@ -189,8 +189,8 @@ _SEARCHES: Mapping[str, Callable[[str, str], bool]] = {
 
 
 def search(operand: Operand, word: str, text: str, *, negated: bool) -> Operand:
-    """CONTAINS, STARTSWITH and ENDSWITH of RocketMQ 5. Of a property that is missing, and for an
-    empty text, they are false and never unknown, negated or not."""
+    """CONTAINS, STARTSWITH and ENDSWITH of RocketMQ 5. For a missing property and for an empty text
+    they are false, negated or not; they are never unknown."""
     evaluate = _property_of(operand, word)
     holds = _SEARCHES[word]
 
@@ -203,7 +203,7 @@ def search(operand: Operand, word: str, text: str, *, negated: bool) -> Operand:
 
 def _property_of(operand: Operand, word: str) -> Evaluate:
     if not operand.is_property:
-        raise ExpressionError(f"{word} asks for a property, {operand.text} is none")
+        raise ExpressionError(f"{word} needs a property, {operand.text} is none")
     return operand.evaluate
 
 

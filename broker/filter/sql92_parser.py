@@ -42,8 +42,8 @@ from broker.filter.subscription import ExpressionError, remembered
 from broker.limits import BODY_LIMITS, CONSUME
 from store.quoting import quoted, shortened
 
-# A token never gives characters back (``++``). In the last line ``--`` is no comment but two signs:
-# to look for the end of the line at each of them would take quadratic time.
+# Tokens do not backtrack (``++``). In the last line ``--`` is not a comment but two signs:
+# searching the end of the line at each of them would take quadratic time.
 _REST = r"""
       |(?P<float>[0-9]++(?:\.[0-9]*+(?:[eE][+-]?[0-9]++)?|[eE][+-]?[0-9]++)
                 |\.[0-9]++(?:[eE][+-]?[0-9]++)?)
@@ -62,13 +62,14 @@ _INT64_MAX = 2**63 - 1
 
 
 class Selector:
-    """Says which messages an expression wants."""
+    """Selects the messages that match an expression."""
 
     def __init__(self, whole: Operand) -> None:
         self._evaluate = whole.evaluate
 
     def matches(self, properties: Mapping[str, str]) -> bool:
-        """Whether the expression is true: not false, not unknown, and not meaningless."""
+        """Whether the expression is true for these properties: not false, unknown or without a
+        meaning."""
         try:
             return self._evaluate(properties) is True
         except NotComparableError:
@@ -77,13 +78,14 @@ class Selector:
 
 @remembered
 def parse_selector(expression: str) -> Selector:
-    """Raises :class:`~broker.filter.subscription.ExpressionError`, which says where."""
+    """The selector of an expression. Raises :class:`~broker.filter.subscription.ExpressionError`
+    with the place of the mistake."""
     return Selector(_Parser(expression).whole())
 
 
 class _Token(NamedTuple):
     kind: str
-    """``sign`` or a reserved word, both as they are; else integer, float, text, word or end."""
+    """The kind is a sign or a reserved word itself; otherwise integer, float, text, word or end."""
     text: str
     at: int
 
@@ -113,7 +115,7 @@ class _Parser:
             match = token.match(self._expression, at)
             if match is None:
                 raise self._error(
-                    at, f"{quoted(self._expression[at])} begins nothing that is known"
+                    at, f"{quoted(self._expression[at])} begins no known word or sign"
                 )
             kind, text = match.lastgroup or "", match[0]
             if kind == "word" and text.upper() in _RESERVED:
@@ -132,7 +134,7 @@ class _Parser:
         return self._tokens[self._next]
 
     def _take(self, *kinds: str) -> _Token | None:
-        """The next token if it is of one of these kinds."""
+        """Takes the next token if it is of one of these kinds."""
         token = self._token
         if token.kind not in kinds:
             return None
@@ -230,7 +232,7 @@ class _Parser:
         self._depth += 1
         if self._depth > CONSUME.expression_depth_max:
             raise self._error(
-                self._token.at, f"more than {CONSUME.expression_depth_max} things within each other"
+                self._token.at, f"nested more than {CONSUME.expression_depth_max} deep"
             )
         try:
             if self._take("+"):
@@ -265,7 +267,7 @@ class _Parser:
 
     def _integer(self, token: _Token) -> int:
         digits = token.text.rstrip("lL")
-        if digits[0] == "0" and len(digits) > 1:  # to RocketMQ, a zero and another number
+        if digits[0] == "0" and len(digits) > 1:  # for RocketMQ, a zero and another number
             raise self._error(token.at + 1, f"{digits[1]} does not belong there")
         if len(digits) > 19 or int(digits) > _INT64_MAX:
             raise self._error(token.at, f"{shortened(token.text)} is greater than {_INT64_MAX}")

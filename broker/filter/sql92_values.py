@@ -1,8 +1,8 @@
-"""Values of a filter expression, and how RocketMQ compares them (``ComparisonExpression``).
+"""Values of filter expressions, and RocketMQ's comparison of them (``ComparisonExpression``).
 
-Properties are text. Constants are text, integers, floating-point numbers and booleans. Text takes
-the type of the other side of a comparison. None stands for an unknown value: a property that the
-message does not have.
+Properties are text. Constants are text, integers, floating-point numbers and booleans. Text is
+converted to the type of the other side of a comparison. None is an unknown value: a property that
+the message does not have.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from store.quoting import quoted
 
 Value: TypeAlias = str | int | float | bool | None
 
-# ``++``: nothing is tried twice. A property is as long as its message lets it be.
+# ``++``: no backtracking, because a property may be long.
 _INTEGER = re.compile(r"[+-]?[0-9]++")
 _DOUBLE = re.compile(
     r"[+-]?(?:NaN|Infinity|(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?[fFdD]?)"
@@ -24,7 +24,7 @@ _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
 
 class NotComparableError(Exception):
-    """A property is no number although it is compared with one. The message does not match."""
+    """A property that is compared with a number is not a number. The message does not match."""
 
 
 def compare(left: str | float, right: str | float) -> int:
@@ -70,13 +70,13 @@ def _number(text: str, like: float) -> float:
         number = int(text) if len(text) <= 20 else _INT64_MAX + 1
         if _INT64_MIN <= number <= _INT64_MAX:
             return number
-    raise NotComparableError(f"{quoted(text)} is no integer")
+    raise NotComparableError(f"{quoted(text)} is not an integer")
 
 
 def _double(text: str) -> float:
     stripped = text.strip()
     if not _DOUBLE.fullmatch(stripped):
-        raise NotComparableError(f"{quoted(text)} is no number")
+        raise NotComparableError(f"{quoted(text)} is not a number")
     if stripped.endswith(("NaN", "Infinity")):
         return float(stripped)
     return float(stripped.rstrip("fFdD"))

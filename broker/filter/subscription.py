@@ -1,8 +1,8 @@
-"""The subscription of a group to a topic: the tag expression and the tags codes that pass it.
+"""The subscription of a group to a topic: the tag expression and the tags codes that match it.
 
-The broker filters by the 32-bit hash of a tag, as in a ConsumeQueue row. Hash collisions reach the
-client, which compares the text. The codes are computed here from the expression, because the C++
-clients send ``codeSet`` [0, 0] with a right expression.
+The broker filters by the 32-bit hash of a tag, as in a ConsumeQueue row. Messages with a colliding
+hash reach the client, which compares the text. The codes are computed from the expression, because
+C++ clients send ``codeSet`` [0, 0] with a correct expression.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ SQL_TYPE = "SQL92"
 
 
 class ExpressionError(RefusedError):
-    """A subscription expression that means nothing."""
+    """An invalid subscription expression."""
 
 
 def remembered(make: Callable[[str], T]) -> Callable[[str], T]:
-    """Makes something of an expression, once where it comes again soon.
+    """Caches ``make`` for recent expressions.
 
-    Its filter raises :class:`ExpressionError` for an expression that is too long.
+    The result raises :class:`ExpressionError` for an expression that is too long.
     """
     usual, long = lru_cache(maxsize=1024)(make), lru_cache(maxsize=16)(make)
 
@@ -52,7 +52,7 @@ def remembered(make: Callable[[str], T]) -> Callable[[str], T]:
 
 @remembered
 def tag_codes(expression: str) -> frozenset[int] | None:
-    """The codes that pass ``*``, an empty expression (both: None, all pass) or ``A || B``.
+    """The codes that match ``A || B``; None (all match) for ``*`` and for an empty expression.
 
     Raises :class:`ExpressionError`.
     """
@@ -67,7 +67,7 @@ def tag_codes(expression: str) -> frozenset[int] | None:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """One topic of a group's subscription, as its newest heartbeat said."""
+    """The subscription of a group to one topic, from its newest heartbeat."""
 
     topic: str
     expression: str

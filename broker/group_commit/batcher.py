@@ -1,9 +1,9 @@
 """Group commit: everything that arrives in one turn of the event loop becomes ONE log entry.
 
 Consensus, checksums, syncs and frames cost per entry. So all messages and commands that wait at the
-same time share one. A batch is proposed at the end of the turn in which it began, while fewer than
-``PIPELINE_ENTRIES`` are in progress. Otherwise it grows until one of those is applied. So entries
-grow under load by themselves, and a lone message never waits.
+same time share one entry. While fewer than ``PIPELINE_ENTRIES`` entries are in progress, a batch is
+proposed at the end of the turn in which it began. Otherwise it grows until one of those entries is
+applied. So entries grow under load, and a lone message never waits.
 
 Messages get their offsets when an entry is built (:mod:`broker.group_commit.next_offsets`).
 """
@@ -50,21 +50,21 @@ from store.message.scheduled_topics import SCHEDULE_TOPIC, with_deliver_times
 
 PIPELINE_ENTRIES = 2
 ENTRY_BYTES = 4 << 20
-"""The limit of a batch; a single larger request is an entry of its own."""
+"""The limit of a batch. A single request above it becomes an entry of its own."""
 
 LAZY_SECONDS = 1.0
-"""How long an offset that came with a pull may wait for an entry to travel in."""
+"""How long an offset of a pull request may wait for an entry."""
 
 _pending_bytes_max = PRODUCE.pending_bytes_max  # looked up for each message
 
 _ROW_BYTES, _KEY_ROW_BYTES = QUEUE_ROW.size, KEY_ROW.size
-REQUEST_BYTES = 4  # what heads the list of them is less than what a run is taken to need
+REQUEST_BYTES = 4  # the header of their list fits into the bytes that a run reserves
 _RUN_BYTES = 160  # the header of a run with the longest topic, and more
 _LAZY_OFFSET_BYTES = 512  # an offset with the longest names
 
 
 class Batcher:
-    """Makes batches of messages and commands on the leader, and reports how each ended."""
+    """Makes batches of messages and commands on the leader, and reports the outcome of each."""
 
     def __init__(
         self,
@@ -79,8 +79,7 @@ class Batcher:
     ) -> None:
         """``wall_clock`` gives milliseconds; ``store_host`` is 4 bytes of IPv4 and an i32 port.
 
-        With ``deduplicate`` the log says which requests an entry holds
-        (:mod:`broker.state.deduplication_window`).
+        With ``deduplicate`` an entry lists its requests (:mod:`broker.state.deduplication_window`).
         """
         self._node = node
         self._applied = applied
@@ -88,7 +87,7 @@ class Batcher:
         self.clock = StoreClock(loop, wall_clock, lambda: applied.state.store_timestamp_ms)
         self._store_host = store_host
         self.request_bytes_max = entry_size_max(segment_size) - HEADER_SIZE - 2 * _RUN_BYTES
-        """Anything larger fits no entry."""
+        """No entry holds more bytes."""
         self._entry_bytes = min(ENTRY_BYTES, self.request_bytes_max)
         self._deduplicates = deduplicate
         self.deduplication_index = DeduplicationIndex()
@@ -106,7 +105,7 @@ class Batcher:
         """A group's deliveries by POP, as they will be once everything pending is applied."""
         self._lazy_timer: asyncio.TimerHandle | None = None
 
-    # --- what the processors ask and give
+    # --- for the flows that add messages and commands
 
     @property
     def serving(self) -> bool:
@@ -115,12 +114,12 @@ class Batcher:
 
     @property
     def pending_bytes(self) -> int:
-        """What waits to be proposed."""
+        """The bytes that wait to be proposed."""
         return self._pending_bytes
 
     @property
     def term(self) -> int:
-        """The term in which this node leads, or last knew a leader; -1 before any."""
+        """The term of the present or last known leader; -1 before any."""
         return -1 if self._leadership is None else self._leadership.term
 
     def check_serving(self) -> None:
@@ -129,7 +128,7 @@ class Batcher:
             raise self._not_leader()
 
     def check_size(self, size: int) -> None:
-        """Raises :class:`~store.errors.EntryTooLargeError` for what no entry could hold."""
+        """Raises :class:`~store.errors.EntryTooLargeError` for a size that no entry can hold."""
         if size > self.request_bytes_max:
             raise EntryTooLargeError(size, self.request_bytes_max)
 
@@ -139,7 +138,7 @@ class Batcher:
 
     def totals(self) -> Totals:
         """How many topics and groups there will be once everything pending is applied. Raises
-        :class:`~dledger.errors.NotLeaderError`: others do not know."""
+        :class:`~dledger.errors.NotLeaderError`: only the leader knows."""
         self.check_serving()
         return self._pending_state.totals()
 
@@ -148,8 +147,8 @@ class Batcher:
         return self._pending_state.group(name)
 
     def end_offset(self, topic: str, queue_id: int) -> int:
-        """The offset behind the last message of the queue that this leader has proposed: nobody can
-        have consumed more."""
+        """The offset behind the last message that this leader has proposed for the queue. No
+        consumer can be further."""
         return self._next_offsets.end_offset(topic, queue_id)
 
     def offset(self, group: str, topic: str, queue_id: int) -> int | None:
@@ -174,7 +173,7 @@ class Batcher:
     def add_messages(
         self, topic: str, queue_id: int, messages: Sequence[PendingMessage], waiter: Waiter
     ) -> None:
-        """Adds messages of one queue, all of which will be in the same entry.
+        """Adds messages of one queue, all in the same entry.
 
         Raises :class:`~dledger.errors.NotLeaderError`, :class:`~dledger.errors.BusyError`, and
         :class:`~store.errors.EntryTooLargeError` if no entry could hold them.
@@ -191,7 +190,7 @@ class Batcher:
             self.deduplication_index.newer[hashes[0]] = batch.place
 
     def add_barrier(self, completion: Completion) -> None:
-        """Reports when everything added before is applied or refused. Raises as
+        """Calls ``completion`` once everything added before is applied or refused. Raises as
         :meth:`add_command`."""
         self._reserve(0).completions.append(completion)
 
@@ -201,7 +200,7 @@ class Batcher:
         commands: Sequence[Command],
         completion: Completion | None = None,
     ) -> None:
-        """Adds messages of any queues and commands, all of which will be in the same entry.
+        """Adds messages of any queues and commands, all in the same entry.
 
         Raises as :meth:`add_messages`; nothing is added then. ``completion`` is called after the
         messages' waiters.
@@ -232,7 +231,8 @@ class Batcher:
         self._pending_state.add(batch, command)
 
     def add_lazy_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Adds an offset whose commit nobody waits for; of several only the last is kept."""
+        """Adds an offset whose commit nobody waits for. Of several for one queue only the last is
+        kept."""
         if not self._serving or self.offset(group, topic, queue_id) == offset:
             return
         self._pending_state.add_lazy_offset(group, topic, queue_id, offset)
@@ -240,8 +240,8 @@ class Batcher:
             self._lazy_timer = self._loop.call_later(LAZY_SECONDS, self._lazy_due)
 
     def refuse_messages(self, why: Callable[[int], ProposeError] | None) -> None:
-        """A full disk refuses messages, but no commands: one of them may be what makes room.
-        ``why`` makes the error for a size."""
+        """Refuses messages because the disk is full, or takes them again (None). Commands are
+        taken: one of them may make room. ``why`` makes the error for a size."""
         self._reserve_for_messages = (
             self._reserve if why is None else partial(self._refuse_for_full_disk, why)
         )
@@ -249,7 +249,8 @@ class Batcher:
     # --- leadership
 
     def leadership_changed(self, leadership: Leadership) -> None:
-        """A new term begins with the applied state; what was pending in the old one is refused."""
+        """A new term begins with the applied state. Everything pending in the old term is
+        refused."""
         before, self._leadership = self._leadership, leadership
         if leadership.serving and before is not None and before.serving:
             if before.term == leadership.term:
@@ -265,7 +266,7 @@ class Batcher:
             self.deduplication_index.begin(self._applied.state.requests)
 
     def close(self) -> None:
-        """Refuses what is pending and everything from now on."""
+        """Refuses everything pending and everything added later."""
         self._serving = False
         self._refuse_pending(self._not_leader())
 
@@ -297,7 +298,7 @@ class Batcher:
         return queue
 
     def _reserve(self, size: int) -> PendingBatch:
-        """The batch for the next ``size`` bytes; makes sure that it is proposed."""
+        """The batch for the next ``size`` bytes; schedules its proposal."""
         if not self._serving:
             self.check_serving()
         if self._pending_bytes + size > _pending_bytes_max:
@@ -369,7 +370,7 @@ class Batcher:
             self._in_flight.remove(batch)
             self._next_offsets.give_back(batch.runs)
             batch.fail(error)
-            # Later additions may depend on it: a message on the topic that it creates.
+            # Later additions may depend on this batch: a message on the topic that it creates.
             self._refuse_pending(error)
 
     def _take_lazy_offsets(self, batch: PendingBatch) -> None:
@@ -382,7 +383,7 @@ class Batcher:
             self._pending_bytes += _LAZY_OFFSET_BYTES
 
     def now_ms(self) -> int:
-        """The time of a record stored now; see
+        """The store time of a record stored now; see
         :class:`~broker.group_commit.store_clock.StoreClock`.
         """
         return self.clock.now_ms()

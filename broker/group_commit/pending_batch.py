@@ -16,43 +16,44 @@ from store.message.batch import QueueRun
 from store.message.record import PendingMessage
 
 _SIZE = attrgetter("size")
-_COMMAND_BYTES = 96  # more than the numbers of any command; its names are counted
+_COMMAND_BYTES = 96  # more than the numbers of any command; names are added
 
 Completion: TypeAlias = Callable[[ProposeError | None], None]
-"""Called once: None when committed and applied, else the refusal, or an unknown outcome."""
+"""Called once: with None when committed and applied, else with the refusal or an unknown
+outcome."""
 
 
 class StoredEarlier(NamedTuple):
     """Where the first try of a request was stored."""
 
     host: bytes
-    """Of the broker that stored it, as in records: 4 bytes of IPv4, the port as i32."""
+    """The broker that stored it, as in records: 4 bytes of IPv4, the port as i32."""
 
     queue_id: int
 
 
 class Waiter(Protocol):
-    """The waiter for messages to be stored. Exactly one of the two is called, once."""
+    """Waits until messages are stored. Exactly one of the two methods is called, once."""
 
     def stored(self, first_offset: int, positions: Sequence[int]) -> None:
         """Committed and applied; ``positions`` are those of the records in the commit log."""
 
     def failed(self, error: ProposeError) -> None:
-        """Not stored, or (:class:`~dledger.errors.OutcomeUnknownError`) perhaps."""
+        """Not stored; with :class:`~dledger.errors.OutcomeUnknownError` perhaps stored."""
 
 
 class SendWaiter(Waiter, Protocol):
-    """The waiter for a request that may be a retry."""
+    """Waits for a request that may be a retry."""
 
     def stored(
         self, first_offset: int, positions: Sequence[int], earlier: StoredEarlier | None = None
     ) -> None:
-        """As for any waiter. ``earlier`` is given if an earlier try was stored, and not this
+        """As for any waiter. ``earlier`` is given if an earlier try was stored instead of this
         one."""
 
 
 class _Nobody:
-    """Nobody waits for these messages themselves."""
+    """The waiter of messages for which nobody waits."""
 
     def stored(self, first_offset: int, positions: Sequence[int]) -> None:
         pass
@@ -74,7 +75,7 @@ class QueueMessages(NamedTuple):
 
 
 class PendingQueue:
-    """The messages of one queue in a batch, and the number of messages of each waiter."""
+    """The messages of one queue in a batch, and how many belong to each waiter."""
 
     __slots__ = ("messages", "waiters")
 
@@ -84,7 +85,7 @@ class PendingQueue:
 
 
 class PendingBatch:
-    """The content of a future entry. ``runs`` and its place are known once it is proposed."""
+    """The content of a future entry. ``runs`` and its position are known once it is proposed."""
 
     __slots__ = (
         "bytes",
@@ -100,7 +101,7 @@ class PendingBatch:
     def __init__(self) -> None:
         self.bytes = 0
         self.message_bytes = 0
-        """The exact size of the records of its messages and their rows."""
+        """The exact size in bytes of the records and rows."""
         self.queues: defaultdict[tuple[str, int], PendingQueue] = defaultdict(PendingQueue)
         self.commands: list[Command] = []
         self.completions: list[Completion] = []
@@ -113,7 +114,7 @@ class PendingBatch:
         return bool(self.queues or self.commands or self.completions)
 
     def succeed(self) -> None:
-        """Tells everybody that the entry is applied."""
+        """Tells all waiters that the entry is applied."""
         position = self.place.position + HEADER_SIZE
         for run, queue in zip(self.runs, self.queues.values(), strict=True):
             positions = list(accumulate(map(_SIZE, run.messages), initial=position))
@@ -135,6 +136,6 @@ class PendingBatch:
 
 
 def command_bytes(command: Command) -> int:
-    """The most bytes of a command in an entry."""
+    """An upper bound of the bytes of a command in an entry."""
     names = sum(len(field) for field in command if isinstance(field, str | bytes))
     return _COMMAND_BYTES + 4 * names

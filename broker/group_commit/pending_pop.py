@@ -1,7 +1,7 @@
-"""The deliveries of POP as they will be once everything pending is applied.
+"""The deliveries of POP once everything pending is applied.
 
-The leader alone decides who receives what, and it decides by these. Each has what the leader looks
-for beside the state: which deliveries become visible next, and which a reception brought.
+The leader alone decides which member receives which message. It decides by these deliveries. They
+are indexed by the time at which they become visible, and by the nonces of receive requests.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from broker.state.commands import (
 from broker.state.pop_queues import PopDelivery, PopKey, PopQueue, unpack_runs, unpack_waiting
 
 _STALE_MIN = 64
-"""Pace: so many receptions and offsets whose messages are gone stay before they are left out."""
+"""Pace: so many receptions and offsets of removed messages stay before they are dropped."""
 
 
 class PendingPopQueue:
@@ -38,17 +38,17 @@ class PendingPopQueue:
     def __init__(self, queue: PopQueue) -> None:
         self.queue = queue
         self.lock = asyncio.Lock()
-        """Held by who finds and loads messages to receive them."""
+        """Held while a receive request finds and loads messages."""
         self._visible: dict[int, None] = {}
-        """Offsets that were visible when somebody last looked, those that wait for their message
-        group included; some may be gone since."""
+        """Offsets that were visible at the last look. They include deliveries that wait for their
+        message group, and some that are gone since."""
         self._index()
 
     def _index(self) -> None:
-        """Finds the receptions of all deliveries."""
+        """Indexes all deliveries."""
         self._receptions: dict[int, dict[int, list[int]]] = {}
-        """Offsets by nonce and time. Deliveries of one nonce that are prolonged apart have several
-        times."""
+        """Offsets by nonce and time of visibility. Deliveries of one nonce have several times once
+        the invisible time of some was changed."""
         for offset, (visible_ms, attempt, nonce, _hash) in self.queue.deliveries.items():
             if attempt:
                 self._receptions.setdefault(nonce, {}).setdefault(visible_ms, []).append(offset)
@@ -82,7 +82,7 @@ class PendingPopQueue:
             self._index()
 
     def visible(self, now_ms: int) -> Iterator[tuple[int, PopDelivery]]:
-        """The deliveries that are visible, by offset. The queue must not change meanwhile."""
+        """The visible deliveries, ordered by offset. The queue must not change meanwhile."""
         self._end_receptions(now_ms)
         deliveries = self.queue.deliveries
         found = self._visible
@@ -99,7 +99,7 @@ class PendingPopQueue:
         return self._due[0][0] if self._due else None
 
     def _end_receptions(self, now_ms: int) -> None:
-        """What they brought is visible by now, if it was not acknowledged."""
+        """Makes messages visible whose reception ends by now, if they were not acknowledged."""
         while self._due and self._due[0][0] <= now_ms:
             visible_ms, nonce = heappop(self._due)
             times = self._receptions[nonce]
@@ -107,11 +107,12 @@ class PendingPopQueue:
             if not times:
                 del self._receptions[nonce]
         known = self.queue.deliveries
-        if len(self._visible) > 2 * len(known) + _STALE_MIN:  # in FIFO order nobody reads them
+        if len(self._visible) > 2 * len(known) + _STALE_MIN:  # FIFO order does not read them
             self._visible = {offset: None for offset in self._visible if offset in known}
 
     def reception(self, nonces: Iterable[int], now_ms: int) -> list[int]:
-        """The offsets of a reception's messages that are still invisible, by any of its nonces."""
+        """The offsets that were received with any of these nonces and are still invisible, in
+        order."""
         known = self.queue.deliveries
         return sorted(
             offset
@@ -125,15 +126,15 @@ class PendingPopQueue:
 
 
 class PendingPop:
-    """Those of all groups that this leader has looked at."""
+    """The pending deliveries of all groups that this leader has looked at."""
 
     def __init__(self, applied: AppliedState) -> None:
         self._applied = applied
         self._queues: dict[PopKey, PendingPopQueue | None] = {}
-        """None: its group or topic is being deleted."""
+        """None: the group or topic is being deleted."""
 
     def queue(self, key: PopKey) -> PendingPopQueue | None:
-        """The deliveries there, or None if the group has no cursor."""
+        """The deliveries of a group in a queue, or None if the group has no cursor there."""
         try:
             return self._queues[key]
         except KeyError:
@@ -144,7 +145,7 @@ class PendingPop:
             return found
 
     def add(self, command: Command) -> None:
-        """A batch will bring this command."""
+        """Applies a command of a pending batch."""
         match command:
             case CommitOffset():
                 if self._queues or self._applied.state.pop.queues:
@@ -171,5 +172,5 @@ class PendingPop:
                 self._queues[key] = None
 
     def clear(self) -> None:
-        """Nothing is pending any more."""
+        """Forgets all pending commands."""
         self._queues.clear()

@@ -1,6 +1,6 @@
-"""The future state of the broker: the applied state, and the pending changes on top.
+"""The pending state of the broker: the applied state with the pending changes on top.
 
-A request that changes a topic is checked against the changes of the requests before it.
+So a request is checked against the changes of the requests before it.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _OffsetKey: TypeAlias = tuple[str, str, int]
 """Group, topic, queue id."""
 
 _Pending: TypeAlias = dict[K, tuple[PendingBatch, V]]
-"""The newest value, and the batch that brings it."""
+"""The newest value, and the batch that sets it."""
 
 
 class Totals(NamedTuple):
-    """How many there are of what has a limit."""
+    """Counts that have a limit."""
 
     topics: int
     queues: int
@@ -56,10 +56,11 @@ class PendingState:
         self._lazy: dict[_OffsetKey, int] = {}
         self.pop = PendingPop(applied)
         self._totals: Totals | None = None
-        """None if they must be counted: while something is pending, they only change by that."""
+        """None if they must be counted. While something is pending, only pending commands change
+        them."""
 
     def totals(self) -> Totals:
-        """How many topics, their queues and groups there are then."""
+        """The numbers of topics, of their queues, and of groups."""
         if self._totals is None:
             state = self._applied.state
             topics, queues, groups = state.topic_count, state.queue_count, len(state.groups)
@@ -89,7 +90,7 @@ class PendingState:
         return self._applied.state.offset(*key) if pending is None else pending[1]
 
     def add(self, batch: PendingBatch, command: Command) -> None:
-        """``batch`` will bring what ``command`` changes."""
+        """Adds a command that ``batch`` holds."""
         self.pop.add(command)
         match command:
             case CommitOffset():
@@ -136,7 +137,7 @@ class PendingState:
         self._groups[name] = (batch, group)
 
     def applied(self, batch: PendingBatch) -> None:
-        """The changes of ``batch`` are part of the applied state, or will never be."""
+        """Drops the changes of ``batch``: it was applied, or never will be."""
         self._totals = None
         if self._topics:
             _drop_of(self._topics, batch)
@@ -146,7 +147,7 @@ class PendingState:
             _drop_of(self._offsets, batch)
 
     def clear(self, but: Iterable[PendingBatch]) -> None:
-        """Nothing is pending any more, but what these batches bring."""
+        """Drops everything pending except the changes of these batches."""
         self._totals = None
         self._topics.clear()
         self._groups.clear()
@@ -158,25 +159,27 @@ class PendingState:
                 self.add(batch, command)
 
     def restart_pop(self, pending: Iterable[PendingBatch]) -> None:
-        """A batch will never be: the deliveries are again what the applied state and ``pending``
-        make of them."""
+        """Derives the deliveries again from the applied state and ``pending``, because a batch was
+        dropped."""
         self.pop.clear()
         for batch in pending:
             for command in batch.commands:
                 self.pop.add(command)
 
-    # --- offsets that no batch brings yet
+    # --- offsets that are in no batch yet
 
     @property
     def has_lazy_offsets(self) -> bool:
         return bool(self._lazy)
 
     def add_lazy_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """An offset that waits for a batch to travel in; of several only the last is kept."""
+        """Adds an offset that waits for the next batch. Of several for one queue only the last is
+        kept."""
         self._lazy[group, topic, queue_id] = offset
 
     def take_lazy_offsets(self, most: int) -> Iterable[CommitOffset]:
-        """Some of them, oldest first, for a batch in which they are to be given to :meth:`add`."""
+        """At most ``most`` of them, oldest first. The caller passes each to :meth:`add` with its
+        batch."""
         return [CommitOffset(*key, self._lazy[key]) for key in list(self._lazy)[:most]]
 
 

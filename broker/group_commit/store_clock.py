@@ -9,10 +9,10 @@ from collections.abc import Callable
 class StoreClock:
     """A leader's clock of milliseconds.
 
-    It is never behind an earlier record's time, so that a queue can be searched by time, and that a
-    message once due stays due. If the wall clock is behind, because it was set back or an earlier
-    leader's was ahead, this one runs half as fast until the wall clock has caught up. So a message
-    that waits for some seconds does not wait for as long as a clock was wrong.
+    It is never behind the time of an earlier record. So a queue can be searched by time, and a due
+    message stays due. The wall clock may be behind: it was set back, or an earlier leader's was
+    ahead. Then this clock runs at half speed until the wall clock has caught up. So a message with
+    a delay of seconds does not wait for the whole error of a clock.
     """
 
     def __init__(
@@ -27,10 +27,12 @@ class StoreClock:
         self._stored_ms = stored_ms
         self._last_ms = 0
         self._behind_since: tuple[float, int] | None = None
-        """When the wall clock was found to be behind, and the time then: from there it goes on."""
+        """While the wall clock is behind: the loop's time when that was found, and this clock's
+        time then."""
 
     def reached(self, now_ms: int) -> None:
-        """An earlier leader's clock gave that time and wrote it into the log beside the records."""
+        """The clock is not behind ``now_ms`` from now on: an earlier leader wrote that time into
+        the log."""
         self._last_ms = max(self._last_ms, now_ms)
 
     def now_ms(self) -> int:

@@ -1,1 +1,1 @@
-"""The gRPC port: RocketMQ 5's protocol over the broker's doors."""
+"""The gRPC port: RocketMQ 5's protocol for the broker's flows."""

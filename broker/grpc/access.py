@@ -1,11 +1,11 @@
-"""Who may call what: the one place in which a call's caller is known and allowed.
+"""Permissions over gRPC: the one place that identifies a call's caller and checks its permission.
 
-A caller is known by the metadata ``authorization``::
+A caller is identified by the metadata ``authorization``::
 
     MQv2-HMAC-SHA1 Credential=KEY[/...], SignedHeaders=x-mq-date-time, Signature=HEX
 
-The signature is the HMAC-SHA1 of the value of ``x-mq-date-time`` by the secret key. Some clients
-write local time there, so how old it is says nothing. A client without keys sends empty ones.
+The signature is the HMAC-SHA1 of the value of ``x-mq-date-time`` with the secret key. Some clients
+write local time there, so its age is not checked. A client without keys sends an empty key.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _AUTHORIZATION = re.compile(
     r"MQv2-HMAC-SHA1\s+Credential=([^,/\s]*)[^,]*,\s*SignedHeaders=x-mq-date-time,"
     r"\s*Signature=([0-9a-fA-F]*)\s*"
 )
-_NOT_SIGNED = "the call is not signed: it names no access key"
+_NOT_SIGNED = "the call is not signed: it has no access key"
 
 
 class GrpcAccess:
@@ -35,7 +35,8 @@ class GrpcAccess:
         self._access = access
 
     def check(self, call: Call, needed: Callable[[], Iterable[Access]]) -> authorize.Caller:
-        """Who calls. Raises :class:`~broker.errors.AccessDeniedError` for what must not be done."""
+        """The caller of a call. Raises :class:`~broker.errors.AccessDeniedError` if it lacks a
+        permission."""
         return self._access.check(lambda: self._caller(call), needed, f"gRPC, {call.client}")
 
     def _caller(self, call: Call) -> authorize.Caller:
@@ -45,7 +46,7 @@ class GrpcAccess:
             return self._access.unknown(host)
         found = _AUTHORIZATION.fullmatch(told.strip())
         if found is None:
-            raise UnauthenticatedError("authorization is no MQv2-HMAC-SHA1 over x-mq-date-time")
+            raise UnauthenticatedError("authorization is not MQv2-HMAC-SHA1 over x-mq-date-time")
         access_key, signature = found.groups()
         if not access_key:
             return self._access.unknown(host)
@@ -54,16 +55,16 @@ class GrpcAccess:
 
 
 def caller_of(call: Call) -> Caller:
-    """Whose quotas count for a call."""
+    """The caller whose quotas count for a call."""
     account = call.caller.account
     return Caller("" if account is None else account.access_key, call.client_id)
 
 
 def consumes(group: Resource, topic: Resource) -> Iterable[Access]:
-    """What a member of a group needs for a topic."""
+    """The permissions that a member of a group needs for a topic."""
     return (consume_as(name_of(group)), consume(name_of(topic)))
 
 
 def publishes(topics: Iterable[Resource]) -> Iterable[Access]:
-    """What a producer needs."""
+    """The permissions that a producer needs."""
     return tuple(publish(name) for name in {name_of(topic) for topic in topics})

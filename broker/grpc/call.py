@@ -1,4 +1,4 @@
-"""One call of a client: what came with the request."""
+"""One call of a client, without its request."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from dledger.wire.endpoint import Endpoint, EndpointError
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """``client`` is the client's ``host:port``, also if another broker forwards its call."""
+    """``client`` is the client's ``host:port``, also if another broker forwards the call."""
 
     method: str
     metadata: Mapping[str, str]
     client: str
     forwarded: bool = False
-    """Another broker passed it on: it goes no further."""
+    """Whether another broker forwarded the call. It is not forwarded again."""
     seconds: float | None = None
-    """How long the client waits for the answer; None: it does not say."""
+    """How long the client waits for the answer; None: unknown."""
     tls: bool = False
-    """The client speaks TLS with this broker."""
+    """Whether the client uses TLS with this broker."""
     caller: Caller = EVERYBODY
-    """Who calls, once that was checked."""
+    """The caller, once it was checked."""
 
     @property
     def client_id(self) -> str:
-        """What the client calls itself; empty if it does not say."""
+        """The client id; empty if the client sends none."""
         return self.metadata.get("x-mq-client-id", "")
 
     @property
     def born_host(self) -> bytes:
-        """The client's address as records hold it."""
+        """The client's address as in records: 4 bytes of IPv4, the port as i32."""
         try:
             return host_bytes(*Endpoint.parse(self.client))
         except EndpointError:
@@ -42,7 +42,7 @@ class Call:
 
 
 def name_of(resource: Resource) -> str:
-    """The name of a topic or group. One with a namespace is ``namespace%name``, as in RocketMQ."""
+    """The name of a topic or group; with a namespace ``namespace%name``, as in RocketMQ."""
     if resource.resource_namespace:
         return f"{resource.resource_namespace}%{resource.name}"
     return resource.name

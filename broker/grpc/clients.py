@@ -1,8 +1,8 @@
-"""The clients that are known by their Telemetry streams: here, and at the leader.
+"""The clients with a Telemetry stream: at this broker, and at the leader.
 
-A client has its stream at any broker. The leader asks producers about transactions and tells
-operators who is connected, so each broker tells it of its clients: the settings of a client go to
-the leader when they come, with each heartbeat, and when another node leads.
+A client has its stream at any broker. The leader sends check-backs to producers, and shows
+operators the connected clients. So each broker reports its clients to the leader. It sends the
+settings of a client when they come, with each heartbeat, and after a change of leader.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 CLIENT_ID = "clientId"
 GOODBYE = b""
-"""In the place of a command: the client's stream has ended."""
+"""Instead of a command: the client's stream has ended."""
 
 _LANGUAGES = {
     Language.JAVA: LanguageCode.JAVA,
@@ -48,23 +48,24 @@ _LANGUAGES = {
 
 
 class Session:
-    """One Telemetry stream at this broker. ``send`` puts a command into it."""
+    """One Telemetry stream at this broker. ``send`` sends a command to the client."""
 
     def __init__(self, call: Call, send: Callable[[TelemetryCommand], None]) -> None:
         self.call = call
         self.send = send
         self.settings: Settings | None = None
         self.told: asyncio.Task[None] | None = None
-        """What the leader was told last without waiting for it."""
+        """The last report to the leader that was not awaited."""
 
 
 class LeaderClients:
-    """The clients of all brokers of the group, at the one that leads."""
+    """The clients of all brokers of the group, at the leader."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
         self._known: dict[tuple[Connection | None, str], RemoteClient] = {}
-        """By the connection of the broker that has the stream, None for this one, and the id."""
+        """By the connection of the broker that has the stream (None: this broker), and the client
+        id."""
         self._watched: set[Connection] = set()
 
     def told(
@@ -74,7 +75,7 @@ class LeaderClients:
         command: bytes,
         send: Callable[[TelemetryCommand], None] | None = None,
     ) -> Sequence[bytes]:
-        """What a client says: its settings, an answer to a command, or goodbye.
+        """Takes a command of a client: its settings, an answer, or its end.
 
         Raises :class:`~dledger.errors.NotLeaderError`,
         :class:`~broker.grpc.statuses.BadCallError` and
@@ -91,7 +92,7 @@ class LeaderClients:
         try:
             said = TelemetryCommand.FromString(command)
         except DecodeError as error:
-            raise FieldError(f"a client said what is no command: {error}") from None
+            raise FieldError(f"a client sent no valid command: {error}") from None
         if not said.HasField("settings"):
             if client is not None:
                 client.answered(said)
@@ -105,7 +106,7 @@ class LeaderClients:
         return ()
 
     def leads_no_more(self) -> None:
-        """The next leader hears of the clients."""
+        """Drops all clients: the next leader gets reports of them."""
         known, self._known = self._known, {}
         for client in known.values():
             client.close()
@@ -145,8 +146,8 @@ class LeaderClients:
             PROTOCOL_VERSION,
             clients.now(),
             shares_queues=False,
-            owner="(grpc)",  # replies are for clients of RocketMQ 4
-            # Its topics were checked. They are its groups, too, and may be those of RocketMQ 4.
+            owner="(grpc)",  # replies go only to clients of RocketMQ 4
+            # Its topics were checked. They also serve as its groups, which RocketMQ 4 may have too.
             may_publish=frozenset(producers).__contains__,
         )
         try:
@@ -167,7 +168,7 @@ class LeaderClients:
 
 
 class Clients:
-    """The clients whose streams end at this broker."""
+    """The clients whose streams are at this broker."""
 
     def __init__(
         self,
@@ -175,24 +176,24 @@ class Clients:
         leader: LeaderClients,
         to_leader: Callable[[Call, bytes], Awaitable[None]],
     ) -> None:
-        """``to_leader`` passes on what a client says, wherever the leader is."""
+        """``to_leader`` passes a client's command on to the leader, on any node."""
         self._loop = loop
         self._leader = leader
         self._to_leader = to_leader
         self._sessions: dict[str, Session] = {}
         self._staying: set[str] = set()
         self._on_moved: Callable[[], None] | None = None
-        """Not None while this broker leaves."""
+        """Set while this broker is leaving."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     def opened(self, session: Session) -> None:
-        """A stream began. An earlier one of the same client counts no more.
+        """A stream began. It replaces an earlier one of the same client.
 
-        Raises :class:`~broker.errors.AccessDeniedError` for the id of a client of another account,
-        which would get what is for that one.
+        Raises :class:`~broker.errors.AccessDeniedError` for a client id of another account, whose
+        commands this client would get.
         """
         known = self._sessions.get(session.call.client_id)
         if known is not None and known.call.caller.name != session.call.caller.name:
@@ -210,74 +211,76 @@ class Clients:
             self.tell(session, GOODBYE)
 
     def leave(self, on_moved: Callable[[], None]) -> None:
-        """This broker stops, and routes do not name it any more. ``on_moved`` is told when a client
-        has asked for its route since, or its stream has ended."""
+        """This broker stops, and routes no longer contain it. ``on_moved`` is called when a client
+        has asked for its route since, or when its stream has ended."""
         self._on_moved = on_moved
         self._staying = set(self._sessions)
 
     @property
     def staying(self) -> bool:
-        """Whether a client may still call this broker that leaves."""
+        """Whether a client may still call this leaving broker."""
         return bool(self._staying)
 
     def told_a_route(self, client_id: str) -> None:
-        """The client calls the nodes of this route from now on."""
+        """The client has got a route, and calls the nodes of that route from now on."""
         if client_id in self._staying:
             self._staying.discard(client_id)
             if self._on_moved is not None:
                 self._on_moved()
 
     def session(self, client_id: str) -> Session | None:
-        """The client's stream, if it is here."""
+        """The client's stream at this broker, or None."""
         return self._sessions.get(client_id)
 
     def session_of(self, call: Call) -> Session | None:
-        """The stream of the client that calls."""
+        """The stream of the calling client, or None."""
         session = self._sessions.get(call.client_id)
         return session if session and session.call.caller.name == call.caller.name else None
 
     async def pass_on(self, session: Session, command: bytes) -> None:
-        """Passes on to the leader what a client says, until it is there or no leader came."""
+        """Passes a client's command on to the leader; ends once it has arrived, or no leader
+        appeared in time."""
         if command == GOODBYE and session.call.client_id in self._sessions:
-            return  # it has opened another stream meanwhile
+            return  # the client has opened another stream meanwhile
         call = Call("Telemetry", session.call.metadata, session.call.client)
         await self._to_leader(call, command)
 
     def tell(self, session: Session, command: bytes) -> None:
-        """The same, without waiting for it."""
+        """The same, without waiting."""
         session.told = task = self._loop.create_task(self.pass_on(session, command))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def tell_settings(self, session: Session) -> None:
-        """Tells the leader, or tells it again, that the client is there."""
+        """Reports a client to the leader, also repeatedly."""
         if session.settings is not None:
             command = TelemetryCommand(settings=session.settings)
             self.tell(session, command.SerializeToString())
 
     def beats(self, session: Session) -> None:
-        """A heartbeat: the same, but for one that comes while the leader is still being told."""
+        """A heartbeat: the same, unless a report is still in progress."""
         if session.told is None or session.told.done():
             self.tell_settings(session)
 
     def tell_all(self) -> None:
-        """Another node leads, or this one serves: it hears of all clients. Told earlier, each would
-        take one of the places of calls that wait for a leader."""
+        """Reports all clients to a new leader that serves. Earlier, each report would take the
+        place of a call that waits for a leader."""
         for session in self._sessions.values():
             self.tell_settings(session)
 
     def command(self, _connection: Connection, request: Frame) -> None:
-        """Code :data:`RequestCode.GRPC_COMMAND`: the leader's command to a client of ours."""
+        """Code :data:`RequestCode.GRPC_COMMAND`: the leader's command to a client of this
+        broker."""
         session = self._sessions.get(ext_str(request, CLIENT_ID))
         if session is None:
             return
         try:
             session.send(TelemetryCommand.FromString(request.body))
         except DecodeError as error:
-            raise FieldError(f"the leader's command is none: {error}") from None
+            raise FieldError(f"the leader sent no valid command: {error}") from None
 
     def close(self) -> None:
-        """Tells nobody any more."""
+        """Ends the reports."""
         for task in self._tasks:
             task.cancel()
 

@@ -1,4 +1,4 @@
-"""The calls of consumers over the door of POP (:mod:`broker.pop.pop`): ReceiveMessage, AckMessage,
+"""The calls of consumers, served by POP (:mod:`broker.pop.pop`): ReceiveMessage, AckMessage,
 ChangeInvisibleDuration and ForwardMessageToDeadLetterQueue."""
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from broker.grpc.sent_messages import message_of, timestamp
 from broker.grpc.settings import consumes_in_order
 from broker.grpc.statuses import OK, BadCallError
 from broker.limits import CONSUME, GRPC
-from broker.pop.pop_request import PoppedMessage, PopRequest, ReceiptResult, ReceiptStatus
+from broker.pop.pop_request import PoppedMessage, PopRequest, ReceiptStatus
 from broker.security.authorize import Access
 from broker.topics_and_groups import check_group_name, check_topic_name
 from store.message.record import decode_record
 
 ANSWER_SECONDS = 0.5
-"""Pace: a wait ends so long before the client gives up."""
+"""Pace: how long before the client's deadline a wait ends."""
 
 _RECEIPTS = {
     ReceiptStatus.OK: OK,
@@ -45,7 +45,7 @@ _RECEIPTS = {
     ),
     ReceiptStatus.INVALID: Status(
         code=Code.INVALID_RECEIPT_HANDLE,
-        message="that is no receipt handle of this topic",
+        message="not a receipt handle of this topic",
     ),
 }
 
@@ -58,8 +58,8 @@ class ConsumeCalls:
         self._renewals = renewals
 
     async def receive(self, call: Call, request: ReceiveMessageRequest) -> Sequence[AnyMessage]:
-        """Messages of any queue of this broker, whichever the client names: it shares them with
-        nobody. Without a message now it waits, as long as the client says."""
+        """Messages of any queue of this broker, whatever queue the client names. Without messages
+        the call waits, as long as the client asks."""
         wanted = self._wanted(call, request)
         result = await self._context.pop.receive(wanted)
         if not result.messages:
@@ -114,7 +114,7 @@ class ConsumeCalls:
         return message_filter(self._context.settings, kind, given.expression or ALL)
 
     async def ack(self, _call: Call, request: AckMessageRequest) -> Sequence[AnyMessage]:
-        """Each handle is answered by itself; the status is that of all where it is the same."""
+        """Each handle has its own status; the common status is set if all are the same."""
         group, topic = checked_group(request.group, request.topic), name_of(request.topic)
         if not 0 < len(request.entries) <= CONSUME.pop_handles_max:
             raise BadCallError(
@@ -140,7 +140,7 @@ class ConsumeCalls:
     async def change(
         self, _call: Call, request: ChangeInvisibleDurationRequest
     ) -> Sequence[AnyMessage]:
-        """The client names the time from now on; the handle before counts no more."""
+        """Changes the invisible time, from now on; the old handle expires."""
         group, topic = checked_group(request.group, request.topic), name_of(request.topic)
         result = await self._context.pop.change_invisible(
             group, topic, request.receipt_handle, _millis(request.invisible_duration)
@@ -154,20 +154,15 @@ class ConsumeCalls:
     async def give_up(
         self, _call: Call, request: ForwardMessageToDeadLetterQueueRequest
     ) -> Sequence[AnyMessage]:
-        """The message goes to the dead letters of the group at once."""
+        """Makes the message a dead letter at once. The attempts in the request are ignored: the
+        state counts its own."""
         group, topic = checked_group(request.group, request.topic), name_of(request.topic)
-        result: ReceiptResult = await self._context.pop.to_dead_letter(
-            group,
-            topic,
-            request.receipt_handle,
-            request.delivery_attempt,
-            request.max_delivery_attempts,
-        )
+        result = await self._context.pop.to_dead_letter(group, topic, request.receipt_handle)
         return [ForwardMessageToDeadLetterQueueResponse(status=_RECEIPTS[result.status])]
 
 
 def receive_access(request: ReceiveMessageRequest) -> Iterable[Access]:
-    """What a member of the group needs."""
+    """The permissions that a member of the group needs."""
     return consumes(request.group, request.message_queue.topic)
 
 
@@ -176,13 +171,13 @@ def member_access(
     | ChangeInvisibleDurationRequest
     | ForwardMessageToDeadLetterQueueRequest,
 ) -> Iterable[Access]:
-    """The same for what has been received."""
+    """The same for calls about received messages."""
     return consumes(request.group, request.topic)
 
 
 def checked_group(group: Resource, topic: Resource) -> str:
     """The name of the group. Raises :class:`~broker.grpc.statuses.BadCallError`, and
-    :class:`~broker.topics_and_groups.NameRefusedError` for names that nobody may have."""
+    :class:`~broker.topics_and_groups.NameRefusedError` for names that are not allowed."""
     if not name_of(topic):
         raise BadCallError(Code.ILLEGAL_TOPIC, "no topic is named")
     if not name_of(group):
@@ -207,7 +202,7 @@ def _received(popped: PoppedMessage, topic: Resource) -> ReceiveMessageResponse:
 
 
 def expression_type(expression: FilterExpression) -> str:
-    """RocketMQ's name for it. Raises :class:`~broker.grpc.statuses.BadCallError`."""
+    """RocketMQ's name of the filter type. Raises :class:`~broker.grpc.statuses.BadCallError`."""
     kind = _FILTERS.get(expression.type)
     if kind is None:
         raise BadCallError(

@@ -1,8 +1,9 @@
-"""The one way of every call: decode, check, do, and answer; or pass it on to the leader.
+"""The dispatcher of all calls: decodes, checks, serves and answers them, or forwards them to the
+leader.
 
-A call does not know from where it comes: a client of this broker, or another broker that forwards
-it. What is refused because another node leads is forwarded (:mod:`broker.grpc.forwarding`); a call
-that was forwarded is not forwarded again.
+A call comes from a client of this broker, or from another broker that forwards it. A call that is
+refused because another node leads is forwarded (:mod:`broker.grpc.forwarding`); a forwarded call is
+not forwarded again.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ from store.quoting import FROM_OUTSIDE
 log = logging.getLogger(__name__)
 
 REPEATS_MAX = 2
-"""Pace: so often is a call tried again whose outcome is unknown."""
+"""Pace: how often a call with an unknown outcome is retried."""
 
 Handler: TypeAlias = Callable[[Call, Any], Awaitable[Sequence[Message]]]
-"""Gives the messages of the answer: one, or all of a stream."""
+"""Serves a call: returns the message of the answer, or all messages of a stream."""
 
 
 def _describe(_request: Any) -> Iterable[Access]:
@@ -51,13 +52,13 @@ class Method:
     handler: Handler
     access: Callable[[Any], Iterable[Access]] = _describe
     streams: bool = False
-    """The answer is a stream."""
+    """Whether the answer is a stream."""
     repeatable: bool = False
-    """Done twice it is done once: it is tried again where its outcome is unknown."""
+    """Whether the call is idempotent, so that it is retried if its outcome is unknown."""
 
 
 class Forwarding(Protocol):
-    """The used part of :class:`~broker.grpc.forwarding.GrpcForwarder`."""
+    """The part of :class:`~broker.grpc.forwarding.GrpcForwarder` that is used here."""
 
     async def forward(self, call: Call, body: bytes) -> Sequence[bytes] | None: ...
 
@@ -75,8 +76,8 @@ class Dispatcher:
         refusals: Counter[str],
         limits: GrpcLimits = GRPC,
     ) -> None:
-        """``state_is_wrong``: whether this node's state is not that of its group. ``refusals``
-        counts by reason."""
+        """``state_is_wrong``: whether this node's state differs from its group's. ``refusals``
+        counts refusals by reason."""
         self.methods = methods
         self.refusals = refusals
         self._forwarder = forwarder
@@ -88,7 +89,7 @@ class Dispatcher:
         self._bytes = 0
 
     async def serve(self, call: Call, body: bytes) -> Sequence[bytes]:
-        """The answers, encoded. Raises one of :data:`NOT_HERE` for a forwarded call alone."""
+        """The encoded answers. Raises one of :data:`NOT_HERE`, but only for a forwarded call."""
         method = self.methods[call.method]
         limits = self._limits
         if self._calls >= limits.calls_max or self._bytes + len(body) > limits.bytes_max:
@@ -103,9 +104,9 @@ class Dispatcher:
                 raise
             return self._refused(method, error)
         except Exception:
-            # Unforeseen: a defect. It ends this call alone, as a defect in a frame does.
+            # A defect of the broker. It ends only this call, as with a remoting request.
             log.exception("a call of %s failed", call.method, extra=FROM_OUTSIDE)
-            status = Status(code=Code.INTERNAL_SERVER_ERROR, message="the broker failed at it")
+            status = Status(code=Code.INTERNAL_SERVER_ERROR, message="internal error")
             return [method.response(status=status).SerializeToString()]
         finally:
             self._calls -= 1
@@ -115,24 +116,27 @@ class Dispatcher:
         request = self.decoded(method.request, body)
         call = self.checked(call, lambda: method.access(request))
 
-        async def here() -> Sequence[bytes]:
+        async def serve() -> Sequence[bytes]:
             return [each.SerializeToString() for each in await method.handler(call, request)]
 
-        async def there(_refusal: Exception) -> Sequence[bytes] | None:
+        async def forward(_refusal: Exception) -> Sequence[bytes] | None:
             return await self._forwarder.forward(call, body)
 
         repeats = REPEATS_MAX if method.repeatable and not call.forwarded else 0
         while True:
             try:
-                return await self._leader_wait.here_or_there(here, there, forwarded=call.forwarded)
+                return await self._leader_wait.serve_or_forward(
+                    serve, forward, forwarded=call.forwarded
+                )
             except (OutcomeUnknownError, NoAnswerError):
                 if repeats == 0:
                     raise
                 repeats -= 1
 
     def checked(self, call: Call, needed: Callable[[], Iterable[Access]]) -> Call:
-        """The call with its caller. Raises :class:`~broker.errors.AccessDeniedError` for what must
-        not be done, and :class:`~broker.errors.WrongStateError` if nothing can be done here."""
+        """The call with its caller. Raises :class:`~broker.errors.AccessDeniedError` if the caller
+        lacks a permission, and :class:`~broker.errors.WrongStateError` if this node's state is
+        wrong."""
         if self._access is not None:
             call = replace(call, caller=self._access.check(call, needed))
         if self._state_is_wrong():
@@ -143,16 +147,16 @@ class Dispatcher:
 
     @staticmethod
     def decoded(kind: type[Message], body: bytes) -> Message:
-        """Raises :class:`~broker.grpc.statuses.BadCallError`."""
+        """The decoded request. Raises :class:`~broker.grpc.statuses.BadCallError`."""
         try:
             return kind.FromString(body)
         except DecodeError:
             raise BadCallError(
-                Code.BAD_REQUEST, f"the request is no {kind.DESCRIPTOR.name}"
+                Code.BAD_REQUEST, f"the request is not a {kind.DESCRIPTOR.name}"
             ) from None
 
     def refused(self, error: Exception) -> Status:
-        """The status of a refusal, which is counted."""
+        """Counts a refusal, and returns its status."""
         self.refusals[reason_of(error)] += 1
         return status_of(error)
 

@@ -1,12 +1,12 @@
-"""Calls that only the leader can serve go on to it, over the remoting port of the brokers.
+"""Forwards calls that only the leader can serve, over the remoting port of the brokers.
 
-So they have TLS and the cluster's signature as any request between brokers. Wire: request code
+So they have TLS and the cluster's signature like any request between brokers. Wire: request code
 :data:`RequestCode.FORWARD_GRPC`, whose body is the encoded request. Field ``call`` is a JSON object
-``{"method", "client", "metadata", "seconds"}``. The body of the answer holds the encoded answers,
-each behind its size as u32. The account that signed the call is checked again by the leader.
+``{"method", "client", "metadata", "seconds"}``. The body of the answer has the encoded answers,
+each after its size as u32. The account that signed the call is checked again by the leader.
 
-A receiver never forwards again, so there are no loops. Without a known leader a call waits for one
-(:mod:`broker.leader_wait`).
+The receiver does not forward a call again, so there are no loops. Without a known leader a call
+waits for one (:mod:`broker.leader_wait`).
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ from broker.security.credentials import NO_SECURITY, ClientSecurity
 _SIZE = Struct(">I")
 CALL = "call"
 MARGIN_SECONDS = 5.0
-"""Pace: the leader may answer so much later than the client waits."""
+"""Pace: how much longer than the client this broker waits for the leader."""
 
 
 class GrpcForwarder:
-    """Passes calls on, for one broker."""
+    """Forwards calls, for one broker."""
 
     def __init__(
         self,
@@ -61,8 +61,8 @@ class GrpcForwarder:
         limits: ForwardingLimits = FORWARDING,
         security: ClientSecurity = NO_SECURITY,
     ) -> None:
-        """``leader_address``: of the member that leads, as ``host:port``; None while none is
-        known. ``on_command`` takes what the leader sends to a client of this broker, code
+        """``leader_address`` gives the leader's address as ``host:port``; None while no leader is
+        known. ``on_command`` takes the leader's commands to clients of this broker, code
         :data:`RequestCode.GRPC_COMMAND`."""
         self._own_address = own_address
         self._leader_address = leader_address
@@ -71,13 +71,13 @@ class GrpcForwarder:
             loop, {RequestCode.GRPC_COMMAND: on_command}, security=security
         )
         self.forwarded = 0
-        """How many calls went to the leader since the start."""
+        """The number of calls forwarded since the start."""
 
     async def forward(self, call: Call, body: bytes) -> Sequence[bytes] | None:
-        """The answers of the leader. None: no other node is known to lead, it does not, or nothing
-        listens there.
+        """The answers of the leader. None: no other node is known to lead, that node does not lead,
+        or nothing listens there.
 
-        Raises :class:`~broker.grpc.statuses.NoAnswerError` where the leader did not answer.
+        Raises :class:`~broker.grpc.statuses.NoAnswerError` if the leader did not answer.
         """
         address = self._leader_address()
         if address is None or address == self._own_address:
@@ -85,7 +85,7 @@ class GrpcForwarder:
         return await self._ask(address, call, body)
 
     async def close(self) -> None:
-        """Ends the connections. The outcome of what was passed on is unknown."""
+        """Closes the connections. The outcome of forwarded calls is unknown."""
         await self._client.close()
 
     async def _ask(self, address: str, call: Call, body: bytes) -> Sequence[bytes] | None:
@@ -117,14 +117,15 @@ class ForwardedCalls:
         dispatcher: Dispatcher,
         on_telemetry: Callable[[Connection, Call, bytes], Awaitable[Sequence[bytes]]],
     ) -> None:
-        """``on_telemetry`` takes what a client of another broker says in its Telemetry stream."""
+        """``on_telemetry`` takes commands of other brokers' clients from their Telemetry
+        streams."""
         self._loop = loop
         self._dispatcher = dispatcher
         self._on_telemetry = on_telemetry
         self._tasks: dict[Connection, set[asyncio.Task[None]]] = {}
 
     def serve(self, connection: Connection, request: Frame) -> None:
-        """Raises :class:`~broker.remoting.protocol.errors.FieldError` for what is no call."""
+        """Raises :class:`~broker.remoting.protocol.errors.FieldError` for an invalid call."""
         call = _unpack(ext_str(request, CALL))
         if call.method != TELEMETRY and call.method not in self._dispatcher.methods:
             raise FieldError(f"{CALL} names no method")
@@ -139,12 +140,13 @@ class ForwardedCalls:
         task.add_done_callback(tasks.discard)
 
     def close(self) -> None:
-        """Ends what is under way."""
+        """Ends the calls in progress."""
         for connection in list(self._tasks):
             self._closed(connection)
 
     def _closed(self, connection: Connection) -> None:
-        """That broker is gone: what its clients wait for is not received for nobody."""
+        """The forwarding broker is gone: ends its calls, so that no messages are received for
+        clients that are gone."""
         for task in self._tasks.pop(connection, ()):
             task.cancel()
 
@@ -162,7 +164,7 @@ class ForwardedCalls:
                 {OUTCOME: OUTCOME_NOT_LEADER},
             )
             return
-        except (*ANSWERED, RequestError) as error:  # of what a client says in its stream
+        except (*ANSWERED, RequestError) as error:  # of a command in a Telemetry stream
             connection.respond(request, ResponseCode.SYSTEM_ERROR, str(error))
             return
         parts = [part for each in answers for part in (_SIZE.pack(len(each)), each)]
@@ -188,7 +190,7 @@ def _unpack(text: str) -> Call:
         method, client, metadata = told["method"], told["client"], told["metadata"]
         seconds = told["seconds"]
     except (ValueError, TypeError, KeyError) as error:
-        raise FieldError(f"{CALL} is no call: {error}") from None
+        raise FieldError(f"{CALL} is not a call: {error}") from None
     texts = (
         [method, client, *metadata, *metadata.values()] if type(metadata) is dict else [metadata]
     )
@@ -197,12 +199,12 @@ def _unpack(text: str) -> Call:
         int,
         type(None),
     ):
-        raise FieldError(f"{CALL} is no call")
+        raise FieldError(f"{CALL} is not a call")
     return Call(method, metadata, client, forwarded=True, seconds=seconds)
 
 
 def _unpack_answers(body: bytes) -> Sequence[bytes]:
-    """Raises :class:`FieldError` where the last one is cut short."""
+    """The encoded answers. Raises :class:`FieldError` if the last one is cut short."""
     answers = []
     start = 0
     while start < len(body):

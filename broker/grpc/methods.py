@@ -1,4 +1,4 @@
-"""Every call of the service: its messages, who may call it, and who answers it."""
+"""Every call of the service: its messages, its permissions, and its handler."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def service_methods(
     renewals: Renewals,
     refusals: Counter[str],
 ) -> Mapping[str, Method]:
-    """By name. Telemetry is none of them: it is a stream both ways. ``refusals`` counts by
-    reason."""
+    """The methods by name, without Telemetry, which is a stream in both directions. ``refusals``
+    counts refusals by reason."""
     route = RouteCalls(routes, context.config.own.grpc, clients.told_a_route)
     send = SendCalls(context, refusals)
     presence = PresenceCalls(context, clients, renewals)
@@ -53,7 +53,7 @@ def service_methods(
             pb.SendMessageResponse,
             send.send,
             send_access,
-            # A message sent again is known by its id, for as long as the settings say.
+            # A retried message is recognised by its id, within the deduplication window.
             repeatable=context.config.dedup_window_seconds > 0,
         ),
         "EndTransaction": Method(
@@ -68,7 +68,7 @@ def service_methods(
             consume.receive,
             receive_access,
             streams=True,
-            # What another try receives beside that is visible again after its time.
+            # Further messages of a retry become visible again after their invisible time.
             repeatable=True,
         ),
         "AckMessage": Method(

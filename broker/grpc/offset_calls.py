@@ -1,8 +1,8 @@
-"""PullMessage, UpdateOffset, GetOffset and QueryOffset: for consumers that keep their own place.
+"""PullMessage, UpdateOffset, GetOffset and QueryOffset: for consumers that pull queues themselves.
 
-PullMessage goes through the door of delivery (:mod:`broker.delivery.fetch`), as any pull. The
-others are requests of RocketMQ 4 in another form, and are handed to its handlers
-(:mod:`broker.remoting.processors.consumer_offsets`): so their rules stand once.
+PullMessage is served by :mod:`broker.delivery.fetch`, like any pull. The others are requests of
+RocketMQ 4 in another form. They are passed to its handlers
+(:mod:`broker.remoting.processors.consumer_offsets`), so their rules exist once.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from store.io.filesystem import Bytes
 from store.message.record import iter_records
 
 READ_SECONDS = 3.0
-"""Pace: an offset that cannot be confirmed for so long is not told."""
+"""Pace: how long a call waits for an offset to be confirmed."""
 
 _CODES = {
     ResponseCode.TOPIC_NOT_EXIST: Code.TOPIC_NOT_FOUND,
@@ -57,7 +57,7 @@ _CODES = {
 
 
 class _Caller(Connection):
-    """Asks a handler of the remoting port from within. ``answered`` gets its answer."""
+    """Calls a handler of the remoting port from this process. ``answered`` gets the answer."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, address: str) -> None:
         super().__init__(loop, lambda _connection, _frame: None, RemotingLimits(), address=address)
@@ -76,14 +76,14 @@ class _Caller(Connection):
 
 
 class OffsetCalls:
-    """Handles what consumers ask about offsets, and their pulls."""
+    """Handles offsets and pulls of consumers."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
         self._offsets = OffsetProcessor(context)
 
     async def pull(self, call: Call, request: PullMessageRequest) -> Sequence[AnyMessage]:
-        """Messages from an offset on. Any broker answers with what it has applied."""
+        """Messages from an offset on. Any broker answers with messages that it has applied."""
         queue = request.message_queue
         group = checked_group(request.group, queue.topic)
         if request.offset < 0:
@@ -122,7 +122,7 @@ class OffsetCalls:
         return [UpdateOffsetResponse(status=OK)]
 
     async def get(self, call: Call, request: GetOffsetRequest) -> Sequence[AnyMessage]:
-        """Code 14 of RocketMQ 4. A group that has committed none is told so."""
+        """Code 14 of RocketMQ 4. A group without a committed offset gets a status for that."""
         ext = self._group_queue(request) | {"setZeroIfNotFound": "false"}
         found = await self._asked(call, self._offsets.query_consumer_offset, ext)
         return [GetOffsetResponse(status=OK, offset=int(found["offset"]))]
@@ -140,7 +140,7 @@ class OffsetCalls:
         if request.query_offset_policy == QueryOffsetPolicy.TIMESTAMP:
             since_ms = milliseconds(request.timestamp)
             if since_ms is None:
-                raise BadCallError(Code.BAD_REQUEST, "the timestamp is missing, or no time")
+                raise BadCallError(Code.BAD_REQUEST, "the timestamp is missing or invalid")
             ext |= {"timestamp": str(since_ms)}
         found = await self._asked(call, policies[request.query_offset_policy], ext)
         return [QueryOffsetResponse(status=OK, offset=int(found["offset"]))]
@@ -153,7 +153,7 @@ class OffsetCalls:
     async def _asked(
         self, call: Call, handler: Callable[[Connection, Frame], None], ext: dict[str, str]
     ) -> Mapping[str, str]:
-        """The fields of the answer. Raises what the handler refuses."""
+        """The fields of the handler's answer. Raises its refusals."""
         caller = _Caller(self._context.loop, call.client)
         try:
             handler(caller, Frame(0, 0, 0, ext=dict(ext)))

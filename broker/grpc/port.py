@@ -1,7 +1,7 @@
 """The gRPC port: grpcio's asyncio server, its limits, and the bytes of each call.
 
-Requests come and answers go as bytes; :mod:`broker.grpc.dispatcher` decodes them. So a request that
-is no such message gets a status, not an error of the transport.
+Requests and answers pass here as bytes; :mod:`broker.grpc.dispatcher` decodes them. So an invalid
+request gets a status, not an error of the transport.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from dledger.wire.endpoint import Endpoint
 SERVICE = "apache.rocketmq.v2.MessagingService"
 TELEMETRY = "Telemetry"
 STOP_SECONDS = 0.2
-"""Pace: how long calls that are under way may take when the port closes."""
+"""Pace: how long calls in progress may take when the port closes."""
 
 _FRAME_MARGIN = 64 << 10
-_Context: TypeAlias = Any  # grpc.aio.ServicerContext, which grpc-stubs has without types
+_Context: TypeAlias = Any  # grpc.aio.ServicerContext, which grpc-stubs does not type
 
 
 class GrpcPort:
@@ -43,7 +43,7 @@ class GrpcPort:
         *,
         limits: GrpcLimits = GRPC,
     ) -> None:
-        """``message_size_max``: bytes of a message's body."""
+        """``message_size_max``: the most bytes of a message's body."""
         self._service = service
         self._telemetry = telemetry
         self._endpoint = endpoint
@@ -57,11 +57,11 @@ class GrpcPort:
 
     @property
     def streams(self) -> int:
-        """The clients that are connected."""
+        """The number of Telemetry streams."""
         return self._telemetry.streams
 
     async def start(self) -> None:
-        """Listens. ``OSError`` if the port is taken."""
+        """Listens. Raises ``OSError`` if the port is taken."""
         self._server = server = grpc.aio.server(options=self._options())
         server.add_generic_rpc_handlers((self._handlers(),))
         address = f"{LOOPBACK}:0" if self._relay is not None else str(self._endpoint)
@@ -101,7 +101,7 @@ class GrpcPort:
             ("grpc.keepalive_time_ms", ping_ms),
             ("grpc.keepalive_timeout_ms", ping_ms // 2),
             ("grpc.keepalive_permit_without_calls", 1),
-            # Clients ask for signs of life as often as they like.
+            # Clients may ping as often as they like.
             ("grpc.http2.max_ping_strikes", 0),
             ("grpc.http2.min_recv_ping_interval_without_data_ms", 1_000),
         ]
@@ -145,5 +145,5 @@ class GrpcPort:
 
 
 def _address(peer: str) -> str:
-    """``host:port`` of what grpcio calls a peer, such as ``ipv4:127.0.0.1:4711``."""
+    """``host:port`` of grpcio's text of a peer, such as ``ipv4:127.0.0.1:4711``."""
     return unquote(peer.partition(":")[2])

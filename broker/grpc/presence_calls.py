@@ -1,4 +1,4 @@
-"""Heartbeat and NotifyClientTermination: a client says that it is there, or that it goes."""
+"""Heartbeat and NotifyClientTermination."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from broker.topics_and_groups import check_group_name
 
 
 class PresenceCalls:
-    """Handles what clients say of themselves beside their Telemetry streams."""
+    """Handles calls about the presence of clients, besides their Telemetry streams."""
 
     def __init__(self, context: BrokerContext, clients: Clients, renewals: Renewals) -> None:
         self._context = context
@@ -31,8 +31,8 @@ class PresenceCalls:
         self._renewals = renewals
 
     async def heartbeat(self, call: Call, request: HeartbeatRequest) -> Sequence[AnyMessage]:
-        """A client is known by its settings. Without a stream it is not known, but the leader hears
-        that it still works on its messages."""
+        """Renews a client. A client without a stream is unknown, but its deliveries are renewed at
+        the leader."""
         if not call.client_id:
             raise BadCallError(Code.CLIENT_ID_REQUIRED, "x-mq-client-id is missing")
         session = self._clients.session_of(call)
@@ -50,7 +50,7 @@ class PresenceCalls:
     async def terminate(
         self, call: Call, _request: NotifyClientTerminationRequest
     ) -> Sequence[AnyMessage]:
-        """Whoever goes twice is gone."""
+        """A client leaves. A repeated call succeeds."""
         session = self._clients.session_of(call)
         if session is not None:
             self._clients.closed(session)
@@ -58,6 +58,6 @@ class PresenceCalls:
 
 
 def heartbeat_access(request: HeartbeatRequest) -> Iterable[Access]:
-    """What a member of the group needs; a producer names none."""
+    """The permissions that a member of the group needs; none for a producer."""
     group = name_of(request.group)
     return (consume_as(group),) if group else DESCRIBE

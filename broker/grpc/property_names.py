@@ -1,4 +1,4 @@
-"""RocketMQ's names of the properties that the gRPC protocol has fields for, or that are nobody's to
+"""RocketMQ's names of properties that have fields in the gRPC protocol, or that clients may not
 set. Source: ``MessageConst`` of RocketMQ 5."""
 
 from __future__ import annotations
@@ -79,4 +79,4 @@ RESERVED = frozenset(
         "WAIT",
     )
 )
-"""What a client may not set as a property of its own, and does not get as one."""
+"""Properties that a client neither sets nor gets as user properties."""

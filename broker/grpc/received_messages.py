@@ -1,4 +1,4 @@
-"""Messages from gRPC clients, as requests to ingest."""
+"""Converts messages of gRPC clients to requests for ingest."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _BROKEN_KEY = re.compile(r"[\x00-\x20\x7f]")
 _GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
 _MS_MAX = 1 << 53
-"""Format: milliseconds that JSON and doubles hold."""
+"""Format: the most milliseconds that JSON and doubles represent exactly."""
 
 _TYPES = {
     MessageType.MESSAGE_TYPE_UNSPECIFIED,
@@ -41,7 +41,7 @@ _TYPES = {
 
 
 class Received(NamedTuple):
-    """A message to submit."""
+    """A message for ingest."""
 
     request: SendRequest
     body: bytes
@@ -50,8 +50,8 @@ class Received(NamedTuple):
 
 
 def received_message(message: Message, now_ms: int, body_size_max: int) -> Received:
-    """Raises :class:`~broker.grpc.statuses.BadCallError` for what no message may be. What a topic
-    takes, and how large a message may be, ingest decides."""
+    """The message for ingest. Raises :class:`~broker.grpc.statuses.BadCallError` for an invalid
+    message. Ingest checks the message type of the topic and the size."""
     system = message.system_properties
     topic = name_of(message.topic)
     if not topic:
@@ -83,13 +83,13 @@ _HALF_FLAG = 4
 
 
 def _checked_type(system: SystemProperties) -> MessageType:
-    """The type that the message says it is of; without a word, that of its properties."""
+    """The type of the message: as given, or else by its properties."""
     kind = system.message_type
     if kind not in _TYPES:
         known = kind in MessageType.values()
         raise BadCallError(
             Code.UNSUPPORTED if known else Code.BAD_REQUEST,
-            f"messages of the type {MessageType.Name(kind) if known else kind} are not taken here",
+            f"messages of the type {MessageType.Name(kind) if known else kind} are not supported",
         )
     grouped, timed = bool(system.message_group), system.HasField("delivery_timestamp")
     if kind == MessageType.MESSAGE_TYPE_UNSPECIFIED:
@@ -134,7 +134,7 @@ def _system_properties(system: SystemProperties, topic: str, kind: MessageType) 
     if kind == MessageType.DELAY:
         found[names.DELIVER_MS] = str(_deliver_ms(system.delivery_timestamp))
     if kind == MessageType.TRANSACTION:
-        # RocketMQ's proxy has no producer groups: who publishes to the topic may be asked.
+        # RocketMQ's proxy has no producer groups: any producer of the topic may get the check-back.
         found |= {names.HALF: "true", names.PRODUCER_GROUP: topic}
         if system.HasField("orphaned_transaction_recovery_duration"):
             seconds = system.orphaned_transaction_recovery_duration.seconds
@@ -152,7 +152,7 @@ def _deliver_ms(timestamp: Timestamp) -> int:
 
 
 def milliseconds(timestamp: Timestamp) -> int | None:
-    """Milliseconds since 1970; None for what is no time."""
+    """Milliseconds since 1970; None for an invalid time."""
     found = timestamp.seconds * 1000 + timestamp.nanos // 1_000_000
     return found if 0 < found < _MS_MAX else None
 
@@ -173,7 +173,7 @@ def _body(message: Message, size_max: int) -> bytes:
         raise BadCallError(Code.MESSAGE_BODY_EMPTY, "the message has no body")
     _check_digest(system, body)
     if system.body_encoding == Encoding.GZIP:
-        # Stored as it was: clients of RocketMQ 4 know no gzip.
+        # Stored decompressed: clients of RocketMQ 4 do not know gzip.
         return _inflated(body, size_max)
     if system.body_encoding not in {Encoding.IDENTITY, Encoding.ENCODING_UNSPECIFIED}:
         raise BadCallError(Code.BAD_REQUEST, f"there is no encoding {system.body_encoding}")
@@ -183,7 +183,7 @@ def _body(message: Message, size_max: int) -> bytes:
 def _inflated(body: bytes, size_max: int) -> bytes:
     inflater = zlib.decompressobj(_GZIP_OR_ZLIB)
     try:
-        # One byte more than fits, which ingest refuses in its own words.
+        # One byte more than fits, so that ingest refuses it.
         found = inflater.decompress(body, size_max + 1)
     except zlib.error as error:
         raise BadCallError(Code.MESSAGE_CORRUPTED, f"the body is not gzip: {error}") from None
@@ -193,18 +193,18 @@ def _inflated(body: bytes, size_max: int) -> bytes:
 
 
 def _check_digest(system: SystemProperties, body: bytes) -> None:
-    """A digest is of the body as it travels. Where there is none nothing is checked."""
+    """Checks the digest of the body as sent. Without a digest nothing is checked."""
     kind, given = system.body_digest.type, system.body_digest.checksum
     if kind == DigestType.DIGEST_TYPE_UNSPECIFIED:
         return
     if kind not in DigestType.values():
         raise BadCallError(Code.BAD_REQUEST, f"there is no digest type {kind}")
     if body_digest(kind, body) != given.upper().rjust(8, "0"):
-        raise BadCallError(Code.MESSAGE_CORRUPTED, "the body is not that of the digest")
+        raise BadCallError(Code.MESSAGE_CORRUPTED, "the body does not match its digest")
 
 
 def body_digest(kind: DigestType, body: bytes) -> str:
-    """A digest as RocketMQ writes it: hexadecimal, in capitals."""
+    """A digest in RocketMQ's form: hexadecimal, upper case."""
     if kind == DigestType.CRC32:
         return f"{zlib.crc32(body):08X}"
     made = hashlib.md5(body) if kind == DigestType.MD5 else hashlib.sha1(body)

@@ -1,8 +1,8 @@
 """One port for TLS and for plain connections, while ``tls`` is permissive.
 
-grpcio cannot tell them apart. So this port does, by the first byte as the others do, and carries
-the bytes to grpcio's own port on loopback. That hop costs CPU time; it is for the time in which a
-running group is switched to TLS. With ``enforcing`` grpcio itself speaks TLS.
+grpcio cannot distinguish them. So this port does, by the first byte like the other ports, and
+passes the bytes to grpcio's own port on loopback. This hop costs CPU time; it is meant for the time
+in which a running group is switched to TLS. With ``enforcing`` grpcio itself uses TLS.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CONNECT_SECONDS = 5.0
 """Pace: how long a first byte, or a handshake, may take."""
 
 CLOSE_SECONDS = 5.0
-"""Pace: how long an end may take to read the rest after the other has gone."""
+"""Pace: how long one end may take to read the rest after the other has closed."""
 
 _BACKLOG = 512
 
@@ -43,13 +43,14 @@ class Relay:
         self._server: TlsServer | None = None
         self._clients: set[_FromClient] = set()
         self._carried: dict[str, _ToGrpc] = {}
-        """The connections to grpcio, by the address that it sees."""
+        """The connections to grpcio, by the address that grpcio sees."""
 
     def __len__(self) -> int:
         return len(self._clients)
 
     async def start(self, target: int) -> None:
-        """Carries connections to that port on loopback. ``OSError`` if the own port is taken."""
+        """Passes connections to the port ``target`` on loopback. Raises ``OSError`` if this port is
+        taken."""
         self._target = target
         limits = waiting_limits(
             self._limits.handshakes_max,
@@ -69,14 +70,14 @@ class Relay:
             client.abort()
 
     def client(self, seen: str) -> tuple[str, bool]:
-        """``host:port`` of the client whose connection grpcio sees from there, and whether it
-        speaks TLS. It is empty for a connection that is gone, or that the relay has not made:
-        whoever that is, it is not known to be on this machine."""
+        """``host:port`` of the client whose connection grpcio sees from ``seen``, and whether it
+        uses TLS. The address is empty for a lost connection, and for one that the relay has not
+        made; so nobody is taken for a client on this machine."""
         end = self._carried.get(seen)
         return ("", False) if end is None else (end.client.address, end.client.tls)
 
     def opened(self, client: _FromClient) -> bool:
-        """Whether there is room for one more."""
+        """Whether there is room for one more connection."""
         if len(self._clients) >= self._limits.connections_max:
             return False
         self._clients.add(client)
@@ -86,8 +87,8 @@ class Relay:
         self._clients.discard(client)
 
     def carries(self, seen: str, end: _ToGrpc) -> None:
-        """A connection to grpcio is open. It stays known until it is lost: grpcio may serve what
-        it carried after the client has gone."""
+        """A connection to grpcio is open. It stays known until it is lost, because grpcio may serve
+        its calls after the client has gone."""
         self._carried[seen] = end
 
     def carries_no_more(self, seen: str, end: _ToGrpc) -> None:
@@ -95,7 +96,7 @@ class Relay:
             del self._carried[seen]
 
     def connect(self, client: _FromClient) -> asyncio.Task[None]:
-        """Dials grpcio, and lets the bytes of the client through."""
+        """Connects to grpcio, and passes the bytes of the client on."""
         return self._loop.create_task(self._connect(client))
 
     async def _connect(self, client: _FromClient) -> None:
@@ -134,27 +135,28 @@ class _End(asyncio.Protocol):
             self.other.transport.resume_reading()
 
     def connection_lost(self, _error: Exception | None) -> None:
-        if self._ending is not None:  # the other has gone before
+        if self._ending is not None:  # the other end has closed before
             self._ending.cancel()
         elif self.other is not None:
             self.other.end()
 
     def end(self) -> None:
-        """The other has gone: closes once it has written what it has."""
+        """The other end has closed: closes once all bytes are written."""
         self.transport.close()
         loop = asyncio.get_running_loop()
         self._ending = loop.call_later(CLOSE_SECONDS, self.transport.abort)
 
 
 class _FromClient(_End):
-    """The end that a client has dialled."""
+    """The end at a client."""
 
     def __init__(self, relay: Relay) -> None:
         super().__init__()
         self._relay = relay
         self._dialling: asyncio.Task[None] | None = None
         self._first: list[bytes] = []
-        """What came before grpcio took the connection: uvloop reads once in spite of the pause."""
+        """Bytes that came before the connection to grpcio: uvloop reads once in spite of the
+        pause."""
         self.address = ""
         self.tls = False
 
@@ -176,7 +178,7 @@ class _FromClient(_End):
             self.transport.pause_reading()
 
     def begin(self, to_grpc: _End) -> None:
-        """grpcio has taken the connection."""
+        """Starts to pass bytes on: the connection to grpcio is open."""
         self.other = to_grpc
         if self.transport.is_closing():
             to_grpc.transport.close()
@@ -186,7 +188,7 @@ class _FromClient(_End):
         self._first.clear()
 
     def abort(self) -> None:
-        """Ends it at once."""
+        """Closes at once."""
         self.transport.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -216,5 +218,5 @@ class _ToGrpc(_End):
 
 
 def _text(address: tuple[str, int] | None) -> str:
-    """Empty for the address of who went at once."""
+    """The address as text; empty for a client that closed at once."""
     return "" if address is None else str(Endpoint(*address[:2]))

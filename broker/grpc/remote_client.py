@@ -1,6 +1,6 @@
-"""A gRPC client, as the broker's flows know any client: they send it requests of RocketMQ 4.
+"""A gRPC client for the broker's flows, which send it requests of RocketMQ 4.
 
-Each becomes a command in its Telemetry stream; what the client answers becomes an answer again.
+Each request becomes a command in the client's Telemetry stream; its result becomes the answer.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from store.io.filesystem import Bytes
 from store.message.record import decode_record
 
 _COMMANDS_MAX = 64
-"""Format: a client answers one command at a time; more than so many unanswered are refused."""
+"""Format: the most unanswered commands; a client answers one at a time."""
 
 
 class RemoteClient:
-    """One client, at the leader. ``send`` puts a command into its Telemetry stream, at this broker
-    or at the one that the client is connected to."""
+    """One client, at the leader. ``send`` sends a command to its Telemetry stream, at this broker
+    or another one."""
 
     def __init__(
         self,
@@ -49,15 +49,15 @@ class RemoteClient:
         self._waiting: dict[str, tuple[Done, asyncio.TimerHandle]] = {}
 
     def on_close(self, callback: Callable[[Any], None], /) -> None:
-        """Called when the client is gone."""
+        """Calls ``callback`` when the client is gone."""
         self._on_close.append(callback)
 
     def reconnected(self, remote_address: str, send: Callable[[TelemetryCommand], None]) -> None:
-        """It has another stream. The end of the one before may not have been noticed yet."""
+        """The client has another stream. The end of the old one may not have been noticed yet."""
         self.remote_address, self._send = remote_address, send
 
     def close(self) -> None:
-        """The client is gone: it is forgotten."""
+        """The client is gone: fails its open calls."""
         for nonce in list(self._waiting):
             self._fail(nonce, ConnectionLostError(self.remote_address, "the stream has ended"))
         callbacks, self._on_close = self._on_close, []
@@ -67,7 +67,8 @@ class RemoteClient:
     def push(
         self, code: int, ext: Mapping[str, str] | None = None, body: Sequence[Bytes] = ()
     ) -> None:
-        """Asks a producer about a transaction (39). Other requests mean nothing to this client."""
+        """Sends a check-back to a producer (39). Other one-way requests have no counterpart in
+        gRPC, and are dropped."""
         if code != RequestCode.CHECK_TRANSACTION_STATE or ext is None:
             return
         record = decode_record(body[0])
@@ -90,11 +91,11 @@ class RemoteClient:
         timeout: float,
         done: Done,
     ) -> None:
-        """Asks for the client's threads (307), or has it consume one message (309)."""
+        """Asks for the client's threads (307), or makes it consume one message (309)."""
         nonce = str(next(self._nonces))
         command = self._command(code, nonce, body)
         if command is None or len(self._waiting) >= _COMMANDS_MAX:
-            why = "a client of gRPC is not asked that"
+            why = "the gRPC protocol has no such request"
             self._loop.call_soon(done, None, CallError(self.remote_address, why))
             return
         late = RequestTimeoutError(self.remote_address, f"no answer within {timeout:g} s")
@@ -102,7 +103,7 @@ class RemoteClient:
         self._send(command)
 
     def answered(self, command: TelemetryCommand) -> None:
-        """What the client says to a command."""
+        """Takes the client's answer to a command."""
         if command.HasField("thread_stack_trace"):
             nonce = command.thread_stack_trace.nonce
             trace = command.thread_stack_trace.thread_stack_trace
@@ -154,8 +155,8 @@ class RemoteClient:
 
 
 def transaction_id(offset: int, position: int) -> str:
-    """Names an open transaction to its producer: 16 hexadecimal digits each of the half message's
-    offset and position. So every broker knows it, after any failover."""
+    """The id of an open transaction for its producer: the half message's offset and position, 16
+    hexadecimal digits each. So every broker understands it, after any failover."""
     return f"{offset:016X}{position:016X}"
 
 

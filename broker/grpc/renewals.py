@@ -1,12 +1,12 @@
-"""Messages that stay invisible while their consumer works: ``auto_renew`` of a push consumer.
+"""Renewal of deliveries while their consumer works: ``auto_renew`` of a push consumer.
 
-The leader looks at them every few seconds, and prolongs those of consumers that are there. That is
-whoever has a Telemetry stream at any broker, and whoever sent a heartbeat a moment ago: some
-clients open a stream again only minutes after their broker died.
+The leader checks these deliveries every few seconds, and renews those of connected consumers. A
+consumer is connected if it has a Telemetry stream at any broker, or has sent a heartbeat a moment
+ago: some clients reopen their stream only minutes after their broker died.
 
-A consumer may never have heard of a message that it was to be given: the leader died before its
-answer, or the call ended. It is there, and works on something else. So such a message is prolonged
-for minutes, and not for hours.
+A consumer may not have got a message, because the leader died before its answer, or the call ended.
+The consumer is connected, but does not work on that message. So such a delivery is renewed for
+minutes, not for hours.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from broker.pop.pop_request import PoppedMessage
 from broker.pop.renewed_receipts import client_hash, renewed
 
 LOOK_SECONDS = 5.0
-"""Pace: between two looks at what is to be prolonged."""
+"""Pace: the seconds between two checks of deliveries."""
 
 HEARTBEATS_SECONDS = 35.0
-"""Pace: three heartbeats of a client, and a moment."""
+"""Pace: how long a heartbeat counts: three intervals of a client, and a moment."""
 
 _Key: TypeAlias = tuple[str, str, int]
 """Group, topic, queue id."""
@@ -40,7 +40,7 @@ _Ends: TypeAlias = dict[_Told, float]
 
 
 class Renewals:
-    """Of one broker, while it leads."""
+    """Renews the deliveries of one broker, while it leads."""
 
     def __init__(
         self,
@@ -48,33 +48,34 @@ class Renewals:
         renewal: AutoRenewal,
         members: Callable[[str], Iterable[str]],
     ) -> None:
-        """``members``: the ids of the clients of a group that have a stream."""
+        """``members`` gives the ids of a group's clients with a stream."""
         self._loop = loop
         self._renewal = renewal
         self._members = members
         self._heard: dict[tuple[str, str], float] = {}
-        """By group and client: until when its heartbeat counts."""
+        """By group and client: the time until which its heartbeat counts."""
         self._ends: _Ends = {}
-        """When a delivery is not prolonged any more. Infinite until a look finds that its consumer
-        was given it, or it is due for the first time: by then it would have been."""
+        """The time after which a delivery is not renewed any more. Infinite until a check finds
+        that it was answered, or until it is due for the first time: by then it would have been
+        answered."""
         self._given: set[_Told] = set()
         self._given_earlier: set[_Told] = set()
-        """Those that this leader has answered with in this minute, and in the one before. The
-        minute is shorter where they are very many."""
+        """Deliveries that this leader has answered in this minute, and in the one before. With very
+        many deliveries the minute is shorter."""
         self._minute_ends = 0.0
         self._task: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
-        """The deliveries that are prolonged."""
+        """The number of renewed deliveries."""
         return len(self._ends)
 
     def start(self) -> None:
-        """This node leads."""
+        """Begins the renewals: this node leads."""
         if self._task is None:
             self._task = self._loop.create_task(self._run())
 
     def stop(self) -> None:
-        """Another node leads, which finds what is to be prolonged."""
+        """Ends the renewals: another leader continues them."""
         if self._task is not None:
             self._task.cancel()
             self._task = None
@@ -84,7 +85,7 @@ class Renewals:
         self._given_earlier.clear()
 
     def heard(self, group: str, client_id: str) -> None:
-        """A client that has no stream says that it is there."""
+        """A heartbeat of a client without a stream."""
         now = self._loop.time()
         if len(self._heard) >= GRPC.streams_max and (group, client_id) not in self._heard:
             self._heard = {key: until for key, until in self._heard.items() if until > now}
@@ -92,7 +93,7 @@ class Renewals:
             self._heard[group, client_id] = now + HEARTBEATS_SECONDS
 
     def given(self, group: str, topic: str, messages: Sequence[PoppedMessage]) -> None:
-        """A call that still goes on is answered with these."""
+        """An open call is answered with these messages."""
         if len(self._given) >= STATE.pop_deliveries_max:  # most of them are acknowledged by now
             self._next_minute()
         self._given.update(
@@ -113,17 +114,17 @@ class Renewals:
             whole: set[str] = set()
             for key in self._renewal.queues():
                 group = key[0]
-                if group not in whole:  # once for a look: queues and clients are many
+                if group not in whole:  # once for each check: there may be many queues and clients
                     whole.add(group)
                     working[group].update(map(client_hash, self._members(group)))
                 if working[group]:
-                    with suppress(*ANSWERED):  # that queue is looked at again
+                    with suppress(*ANSWERED):  # that queue is checked again
                         await self._renew(key, working[group], ends)
                 await asyncio.sleep(0)
             now = self._loop.time()
             soon = now + GRPC.unanswered_seconds_max
-            # A client may be away for a look. What it may never have heard of is marked as renewed
-            # by now, and would be taken for answered when it is back.
+            # A client may be missing in one check. Its unanswered deliveries are then marked as
+            # renewed, and would count as answered when it is back.
             kept = {told: until for told, until in self._ends.items() if now < until < soon}
             self._ends = kept | ends
 
@@ -143,7 +144,7 @@ class Renewals:
         await self._renewal.renew(key, due, int(GRPC.renewed_seconds * 1000))
 
     def _seconds_max(self, told: _Told, nonce: int) -> float:
-        """How long a delivery is prolonged, from its first renewal by this leader on."""
+        """How long a delivery is renewed, from its first renewal by this leader on."""
         answered = self._was_given(told) or renewed(nonce) == nonce
         return GRPC.renewed_seconds_max if answered else GRPC.unanswered_seconds_max
 
@@ -151,7 +152,7 @@ class Renewals:
         return told in self._given or told in self._given_earlier
 
     def _heard_of(self) -> defaultdict[str, set[int]]:
-        """Whose heartbeats count, by group."""
+        """The clients whose heartbeats count, by group."""
         now = self._loop.time()
         heard: defaultdict[str, set[int]] = defaultdict(set)
         for (group, client), until in self._heard.items():

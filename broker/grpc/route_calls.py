@@ -1,4 +1,5 @@
-"""QueryRoute and QueryAssignment: where queues are, and which a consumer receives from."""
+"""QueryRoute and QueryAssignment: the queues of a topic, and those from which a consumer
+receives."""
 
 from __future__ import annotations
 
@@ -34,37 +35,39 @@ from broker.topics_and_groups import TopicConfig, check_group_name
 from dledger.wire.endpoint import Endpoint
 
 ANY_QUEUE = -1
-"""The number of a queue that stands for all of a broker, as with RocketMQ."""
+"""The queue id that stands for all queues of a broker, as in RocketMQ."""
 
 DIALS_ONE = frozenset(("HTTP", "NODE_JS"))
-"""What Apache's Node.js client calls its language. It takes several addresses for one name, which
-it cannot resolve."""
+"""The language of Apache's Node.js client. It takes several addresses for one host name, which it
+cannot resolve."""
 
 CHECKS_ONE = frozenset(("PYTHON",))
-"""With TLS it looks for the text of all its addresses in the certificate, so it must have one."""
+"""The language of a client that, with TLS, looks for the text of all its addresses in the
+certificate. So it must get only one."""
 
 _ALL_TYPES = (MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY, MessageType.TRANSACTION)
 
 
 class RouteCalls:
-    """Handles questions for routes. Any broker answers them."""
+    """Answers queries of routes, on any broker."""
 
     def __init__(self, routes: Routes, own: Endpoint | None, told: Callable[[str], None]) -> None:
-        """``own``: where this node serves gRPC. ``told`` hears which client has asked."""
+        """``own``: the gRPC address of this node. ``told`` is called with the id of the asking
+        client."""
         self._routes = routes
         self._own = own
         self._told = told
 
     async def route(self, call: Call, request: QueryRouteRequest) -> Sequence[AnyMessage]:
-        """All queues of the topic in all groups. Each group's endpoints are those of all its nodes:
-        each of them answers, or forwards."""
+        """All queues of the topic in all broker groups. The endpoints of a group are those of all
+        its nodes, because each node answers or forwards calls."""
         routes = await self._find(call, request.topic)
         self._told(call.client_id)
         queues = [queue for route in routes for queue in _queues(route, request.topic)]
         return [QueryRouteResponse(status=OK, message_queues=queues)]
 
     async def assignment(self, call: Call, request: QueryAssignmentRequest) -> Sequence[AnyMessage]:
-        """Each consumer receives from all groups: what one has got nobody else gets."""
+        """All broker groups for each consumer: POP shares out the messages."""
         if not name_of(request.group):
             raise BadCallError(Code.ILLEGAL_CONSUMER_GROUP, "no group is named")
         check_group_name(name_of(request.group))
@@ -87,17 +90,18 @@ class RouteCalls:
         return [route._replace(endpoints=self._one(route.endpoints)) for route in routes]
 
     def _one(self, known: tuple[Endpoint, ...]) -> tuple[Endpoint, ...]:
-        """This node where it is among them: the client reaches it."""
+        """Only this node if it is one of them, because the client reaches it; otherwise the
+        first."""
         return (self._own,) if self._own is not None and self._own in known else known[:1]
 
 
 def assignment_access(request: QueryAssignmentRequest) -> Iterable[Access]:
-    """What a member of the group needs."""
+    """The permissions that a member of the group needs."""
     return consumes(request.group, request.topic)
 
 
 def message_types(topic: TopicConfig) -> Iterable[MessageType]:
-    """The types of message that the topic takes."""
+    """The message types that the topic allows."""
     if topic.message_type in ("UNSPECIFIED", "MIXED"):
         return _ALL_TYPES
     return [each for each in _ALL_TYPES if MessageType.Name(each) == topic.message_type]
@@ -132,7 +136,7 @@ def _queue(
 
 
 def endpoints_of(addresses: Iterable[Endpoint]) -> Endpoints:
-    """Always in the same order: clients compare them."""
+    """The endpoints, always in the same order, because clients compare them."""
     return Endpoints(
         scheme=AddressScheme.IPv4,
         addresses=[Address(host=each.host, port=each.port) for each in addresses],

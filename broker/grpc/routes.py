@@ -1,4 +1,5 @@
-"""Where topics are: this group's by its own state, those of other groups by a NameServer."""
+"""Routes of topics: those of this broker group by its own state, those of other groups by a
+NameServer."""
 
 from __future__ import annotations
 
@@ -27,14 +28,14 @@ from dledger.wire.endpoint import Endpoint
 log = logging.getLogger(__name__)
 
 GONE_SECONDS = 40.0
-"""Pace: clients ask for routes every 30 s. A member is named again so long after it was gone."""
+"""Pace: how long a member that is back stays out of routes. Clients ask for routes every 30 s."""
 
 USUAL_QUEUES = 4
-"""Of a topic that its first message makes."""
+"""The queues of a topic that its first message creates."""
 
 
 class TopicRoute(NamedTuple):
-    """A topic's queues in one broker group, and where that group is dialled."""
+    """The queues of a topic in one broker group, and the endpoints of that group."""
 
     group: str
     topic: TopicConfig
@@ -42,7 +43,7 @@ class TopicRoute(NamedTuple):
 
 
 class Routes:
-    """Finds topics, for one broker."""
+    """Finds routes, for one broker."""
 
     def __init__(self, context: BrokerContext, security: ClientSecurity) -> None:
         self._context = context
@@ -51,15 +52,15 @@ class Routes:
         """If one does not answer, it becomes the last of them."""
         self._asking = asyncio.Lock()
         self._addresses: tuple[float, dict[str, Endpoint]] = (0.0, {})
-        """gRPC addresses by remoting address, and until when they are believed."""
+        """A cache: gRPC addresses by remoting address, and the time until which it counts."""
         self._elsewhere: dict[str, tuple[float, list[TopicRoute]]] = {}
         self.leaving = False
-        """This node stops: clients go to the others."""
+        """Whether this node stops, so that clients should go to the others."""
 
     async def find(self, name: str, *, lasting: bool = False) -> list[TopicRoute]:
-        """The topic in each group that has it. A topic that its first message would make has the
-        queues that it would get, here. ``lasting``: with all members, whether they are there or
-        not.
+        """The route in each broker group that has the topic. A topic that its first message would
+        create gets its future queues, in this group. ``lasting``: with all members, even if they
+        are gone.
 
         Raises :class:`~broker.errors.UnknownTopicError` and
         :class:`~broker.topics_and_groups.NameRefusedError`.
@@ -75,7 +76,7 @@ class Routes:
         return [TopicRoute(context.config.group, each, endpoints) for each in here] + elsewhere
 
     async def close(self) -> None:
-        """Ends the connections to the NameServers."""
+        """Closes the connections to the NameServers."""
         await self._client.close()
 
     def _made(self, name: str) -> TopicConfig:
@@ -90,13 +91,14 @@ class Routes:
         return TopicConfig(name, queues, queues, template.perm & ~PERM_INHERIT)
 
     async def _own_endpoints(self, *, lasting: bool) -> tuple[Endpoint, ...]:
-        """Those of the members, by the settings and by what others have registered.
+        """The endpoints of the members, by the settings and by registrations of others.
 
-        Members that are gone are left out of routes, where this node can tell, and for so long that
-        each client has a route without them: with other endpoints it opens its Telemetry stream
-        again. With the same ones Apache's Python client notices only after minutes that it has
-        ended. Assignments name all: with other endpoints a push consumer takes the queue for
-        another one, and forgets by which attempt id it gets again what it has not heard.
+        Routes leave out members that are gone, if this node can tell, for so long that each client
+        gets a route without them. With other endpoints a client opens its Telemetry stream again.
+        With the same endpoints Apache's Python client notices the end of its stream only after
+        minutes. Assignments contain all members: with other endpoints a push consumer takes the
+        queue for another one, and forgets the attempt id with which it could get lost messages
+        again.
         """
         known = {name: at.grpc for name, at in self._context.config.members.items()}
         remote = (await self._grpc_addresses()).get
@@ -104,8 +106,8 @@ class Routes:
             known[name] = known.get(name) or remote(at.client)
         members = {name: at for name, at in known.items() if at is not None}
         there: list[Endpoint] = []
-        # Where all others came back lately, a node that leaves names them all the same: whoever
-        # was told its own address has not moved.
+        # If all others came back lately, a leaving node still names them: clients that
+        # got its own address would not move otherwise.
         for seconds in () if lasting else (GONE_SECONDS, 0.0):
             there = there or [at for name, at in members.items() if self._is_there(name, seconds)]
         return tuple(dict.fromkeys(there or members.values()))
@@ -175,13 +177,13 @@ def _endpoints(table: object) -> Iterable[tuple[str, Endpoint]]:
         try:
             yield address, Endpoint.parse(told if isinstance(told, str) else "")
         except ConfigError:
-            log.debug("the NameServer told no address: %s", told)
+            log.debug("invalid address from the NameServer: %s", told)
 
 
 def _routes(
     name: str, document: dict[str, Any], addresses: Mapping[str, Endpoint], own_group: str
 ) -> Iterable[TopicRoute]:
-    """Raises nothing: what a NameServer tells in another form is left out."""
+    """The routes in a NameServer's answer. Invalid parts are left out; nothing is raised."""
     try:
         brokers = {data["brokerName"]: data["brokerAddrs"] for data in document["brokerDatas"]}
         for queues in document["queueDatas"]:
@@ -195,4 +197,4 @@ def _routes(
             topic = TopicConfig(name, read, write, int(queues["perm"]), flag)
             yield TopicRoute(group, topic, tuple(known))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        log.debug("the NameServer told no route of %s: %r", name, error)
+        log.debug("invalid route of %s from the NameServer: %r", name, error)

@@ -1,4 +1,4 @@
-"""SendMessage, EndTransaction and RecallMessage: what producers call."""
+"""The calls of producers: SendMessage, EndTransaction and RecallMessage."""
 
 from __future__ import annotations
 
@@ -70,14 +70,14 @@ class SendCalls:
     """Handles the calls of producers."""
 
     def __init__(self, context: BrokerContext, refusals: Counter[str]) -> None:
-        """``refusals`` counts messages that are refused, by reason."""
+        """``refusals`` counts refused messages by reason."""
         self._context = context
         self._refusals = refusals
         self._held = HeldSends(GRPC.held_sends_max, GRPC.held_bytes_max)
 
     async def send(self, call: Call, request: SendMessageRequest) -> Sequence[AnyMessage]:
-        """Each message is stored or refused by itself; the status is that of all where it is the
-        same. A call that is no such call is refused as a whole."""
+        """Each message is stored or refused separately; the common status is set if all are the
+        same. An invalid call is refused as a whole."""
         if not 0 < len(request.messages) <= GRPC.batch_max:
             raise BadCallError(
                 Code.BAD_REQUEST,
@@ -92,7 +92,7 @@ class SendCalls:
             submitted = [self._submitted(each, call.born_host, caller) for each in received]
             results = await asyncio.gather(*submitted, return_exceptions=True)
         for result in results:
-            # Those that were stored are recognised when the call is tried again.
+            # Stored messages are recognised when the call is retried.
             if isinstance(result, (*NOT_HERE, OutcomeUnknownError)):
                 raise result
         entries = [self._entry(*each) for each in zip(received, results, strict=True)]
@@ -105,7 +105,7 @@ class SendCalls:
         if quotas is None:
             return False
         topics = {each.request.topic for each in messages}
-        owes = [quotas.owes(caller(), topic) for topic in topics]  # each may refuse
+        owes = [quotas.owes(caller(), topic) for topic in topics]  # each may raise
         return any(owes)
 
     def _submitted(
@@ -135,12 +135,12 @@ class SendCalls:
     async def end_transaction(
         self, _call: Call, request: EndTransactionRequest
     ) -> Sequence[AnyMessage]:
-        """Commits or rolls back. Without a decision the producer is asked again later."""
+        """Commits or rolls back. Without a decision a check-back asks the producer again."""
         if request.resolution not in TransactionResolution.values():
             raise BadCallError(Code.BAD_REQUEST, f"there is no resolution {request.resolution}")
         named = parse_transaction_id(request.transaction_id)
         if named is None:
-            raise TransactionMismatchError("the transaction id is none of this broker's")
+            raise TransactionMismatchError("the transaction id is not of this broker")
         if request.resolution == TransactionResolution.TRANSACTION_RESOLUTION_UNSPECIFIED:
             return [EndTransactionResponse(status=OK)]
         ended: asyncio.Future[None] = self._context.loop.create_future()
@@ -150,13 +150,13 @@ class SendCalls:
             request.message_id,
             commit=request.resolution == TransactionResolution.COMMIT,
             ended=partial(settle, ended, None),
-            may=lambda topic: topic == name_of(request.topic),  # as was checked
+            may=lambda topic: topic == name_of(request.topic),  # the permission was checked for it
         )
         await ended
         return [EndTransactionResponse(status=OK)]
 
     async def recall(self, _call: Call, request: RecallMessageRequest) -> Sequence[AnyMessage]:
-        """Takes a timed message back."""
+        """Recalls a timed message."""
         recalled: asyncio.Future[str] = self._context.loop.create_future()
 
         def done(message_id: str, error: Exception | None) -> None:
@@ -172,10 +172,10 @@ class SendCalls:
 
 
 def send_access(request: SendMessageRequest) -> Iterable[Access]:
-    """What a send needs."""
+    """The permissions that a send needs."""
     return publishes(message.topic for message in request.messages)
 
 
 def topic_access(request: EndTransactionRequest | RecallMessageRequest) -> Iterable[Access]:
-    """What a producer of that topic needs."""
+    """The permissions that a producer of that topic needs."""
     return publishes([request.topic])

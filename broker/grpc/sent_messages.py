@@ -1,4 +1,4 @@
-"""Stored records as the messages that gRPC clients get."""
+"""Converts stored records to messages for gRPC clients."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ _HOST = Struct(">4si")
 
 
 def message_of(record: MessageRecord, topic: Resource) -> Message:
-    """The message in a record; its topic as the client names it.
+    """The message of a record; its topic is named as in the client's request.
 
-    A compressed body is inflated: RocketMQ 4 has forms that no client of this protocol knows.
+    A compressed body is decompressed, because RocketMQ 4 has compressions that gRPC clients do not
+    know.
     """
     properties = record.property_map
     system = SystemProperties(
@@ -59,7 +60,7 @@ def message_of(record: MessageRecord, topic: Resource) -> Message:
         system.dead_letter_queue.message_id = properties.get(names.DEAD_LETTER_MESSAGE_ID, "")
     body = record.body
     if record.sys_flag & SYS_FLAG_COMPRESSED:
-        with suppress(ValueError):  # else it is given as it is stored
+        with suppress(ValueError):  # otherwise it stays as stored
             body = decompress_body(body, record.sys_flag, BODY_LIMITS.inflated_size)
     system.body_digest.type = DigestType.MD5
     system.body_digest.checksum = body_digest(DigestType.MD5, body)
@@ -68,7 +69,7 @@ def message_of(record: MessageRecord, topic: Resource) -> Message:
 
 
 def timestamp(milliseconds: int) -> Timestamp:
-    """The protocol's form of a time."""
+    """A time in the protocol's form."""
     return Timestamp(seconds=milliseconds // 1000, nanos=milliseconds % 1000 * 1_000_000)
 
 

@@ -1,4 +1,4 @@
-"""The service of one broker: its calls, its clients, and the way to the leader."""
+"""The gRPC service of one broker: its calls, its clients, and forwarding to the leader."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ log = logging.getLogger(__name__)
 
 
 class GrpcService:
-    """Everything of the gRPC port but the port. ``handlers`` are those for other brokers, by
-    request code of the remoting port."""
+    """The gRPC service without its port. ``handlers`` serve requests of other brokers, by request
+    code of the remoting port."""
 
     def __init__(
         self,
@@ -35,8 +35,8 @@ class GrpcService:
         leader_address: Callable[[], str | None],
         security: ClientSecurity,
     ) -> None:
-        """``leader_address``: of the member that leads, as ``host:port``, None while none is
-        known. ``security`` tells other brokers that this one belongs to the cluster."""
+        """``leader_address`` gives the leader's address as ``host:port``, None while no leader is
+        known. ``security`` shows other brokers that this one belongs to the cluster."""
         self.loop = loop = context.loop
         self._context = context
         self.routes = Routes(context, security)
@@ -66,7 +66,7 @@ class GrpcService:
         self.handlers: Mapping[int, Handler] = {RequestCode.FORWARD_GRPC: self._forwarded.serve}
 
     def leadership_changed(self) -> None:
-        """Is told of each change."""
+        """Called at each change of leadership."""
         if self._context.node.serving:
             self.renewals.start()
         else:
@@ -78,12 +78,12 @@ class GrpcService:
             self.clients.tell_all()
 
     def leave(self, on_moved: Callable[[], None]) -> None:
-        """Tells clients to go to the other nodes (:meth:`~broker.grpc.clients.Clients.leave`)."""
+        """Sends clients to the other nodes (:meth:`~broker.grpc.clients.Clients.leave`)."""
         self.routes.leaving = True
         self.clients.leave(on_moved)
 
     async def close(self) -> None:
-        """Ends the connections to other servers."""
+        """Closes the connections to other servers."""
         self.clients.close()
         self.renewals.stop()
         self._forwarded.close()
@@ -95,30 +95,31 @@ class GrpcService:
         return () if found is None else {each.client_id for each in found.members.values()}
 
     async def _to_leader(self, call: Call, command: bytes) -> None:
-        """Passes on what a client of this broker says. A heartbeat repeats what got lost."""
+        """Passes a command of this broker's client on to the leader. A heartbeat repeats a lost
+        one."""
 
-        async def here() -> Sequence[bytes]:
+        async def serve() -> Sequence[bytes]:
             session = self.clients.session(call.client_id)
             if session is None and command != GOODBYE:
                 return ()  # its stream has ended meanwhile
             send = None if session is None else session.send
             return self.leader_clients.told(None, call, command, send)
 
-        async def there(_refusal: Exception) -> Sequence[bytes] | None:
+        async def forward(_refusal: Exception) -> Sequence[bytes] | None:
             return await self.forwarder.forward(call, command)
 
         try:
-            await self._leader_wait.here_or_there(here, there, forwarded=False)
+            await self._leader_wait.serve_or_forward(serve, forward, forwarded=False)
         except (*ANSWERED, RequestError) as error:
-            log.debug("%s is not registered: %s", call.client, error)
+            log.debug("%s is not reported to the leader: %s", call.client, error)
 
     async def _told(self, connection: Connection, call: Call, command: bytes) -> Sequence[bytes]:
-        """What a client of another broker says."""
+        """Takes a command of another broker's client."""
 
-        async def here() -> Sequence[bytes]:
+        async def serve() -> Sequence[bytes]:
             return self.leader_clients.told(connection, call, command)
 
         async def nowhere(_refusal: Exception) -> None:
             return None
 
-        return await self._leader_wait.here_or_there(here, nowhere, forwarded=True)
+        return await self._leader_wait.serve_or_forward(serve, nowhere, forwarded=True)

@@ -1,4 +1,4 @@
-"""What clients are told to do: the answer to the settings in a Telemetry stream."""
+"""The broker's answer to a client's settings in a Telemetry stream."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _PRODUCER_POLICY = RetryPolicy(
         initial=Duration(nanos=10_000_000), max=Duration(seconds=1), multiplier=2
     ),
 )
-"""RocketMQ's: 10 ms, doubled up to a second."""
+"""RocketMQ's backoff: 10 ms, doubled up to a second."""
 
 
 def answered_settings(context: BrokerContext, given: Settings) -> Settings:
-    """The client's settings with what the broker decides. Raises
-    :class:`~broker.grpc.statuses.BadCallError` for those that nobody may have."""
+    """The client's settings, completed by the broker. Raises
+    :class:`~broker.grpc.statuses.BadCallError` for invalid settings."""
     check_settings(given)
     told = Settings()
     told.CopyFrom(given)
@@ -60,7 +60,7 @@ def answered_settings(context: BrokerContext, given: Settings) -> Settings:
 
 
 def check_settings(given: Settings) -> None:
-    """Raises :class:`~broker.grpc.statuses.BadCallError`."""
+    """Raises :class:`~broker.grpc.statuses.BadCallError` for invalid settings."""
     if given.client_type not in PRODUCERS | CONSUMERS:
         known = given.client_type in ClientType.values()
         kind = ClientType.Name(given.client_type) if known else given.client_type
@@ -82,14 +82,15 @@ def check_settings(given: Settings) -> None:
 
 
 def consumes_in_order(context: BrokerContext, topics: list[str]) -> bool:
-    """Whether a message group's messages are received one at a time: where a topic takes such
-    messages alone."""
+    """Whether messages of a message group are received one at a time: if a topic allows only FIFO
+    messages."""
     found = [context.machine.state.topics.get(topic) for topic in topics]
     return any(topic is not None and topic.message_type == "FIFO" for topic in found)
 
 
 def _consumer_policy(group: GroupConfig | None) -> RetryPolicy:
-    """A failed message is visible again after the times of RocketMQ's delay levels."""
+    """The retry policy of a group: failed messages become visible after the times of RocketMQ's
+    delay levels."""
     times = (group or GroupConfig("")).retry_max_times
     delays = [Duration(seconds=ms // 1000) for ms in DELAYS_MS[_FIRST_RETRY_LEVEL - 1 :]]
     return RetryPolicy(max_attempts=times + 1, customized_backoff=CustomizedBackoff(next=delays))

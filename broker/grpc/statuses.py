@@ -1,6 +1,6 @@
-"""Refusals as gRPC clients read them: a status with one of RocketMQ's codes.
+"""Refusals for gRPC clients: a status with one of RocketMQ's codes.
 
-This is the one place in which the broker's own errors become statuses. Calls and flows raise them.
+Only this module turns the broker's own errors into statuses. Calls and flows raise the errors.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ OK = Status(code=Code.OK, message="OK")
 
 
 class BadCallError(RefusedError):
-    """A call is not what it may be: ``code`` says in which way."""
+    """An invalid call; ``code`` gives the reason."""
 
     def __init__(self, code: Code, what: str) -> None:
         self.code = code
@@ -42,7 +42,7 @@ class BadCallError(RefusedError):
 
 
 class NoAnswerError(BadCallError):
-    """The leader did not answer a call that was forwarded to it: it may be done all the same."""
+    """The leader did not answer a forwarded call, which may have been carried out."""
 
     def __init__(self, why: object) -> None:
         super().__init__(Code.MASTER_PERSISTENCE_TIMEOUT, f"the leader did not answer: {why}")
@@ -50,7 +50,7 @@ class NoAnswerError(BadCallError):
 
 _CODES: tuple[tuple[type[Exception], Code], ...] = (
     (BusyError, Code.TOO_MANY_REQUESTS),
-    # It may be done all the same. Clients send again after it, as after a timeout.
+    # The call may have been carried out. Clients retry after this code, as after a timeout.
     (OutcomeUnknownError, Code.MASTER_PERSISTENCE_TIMEOUT),
     (ProposeError, Code.HA_NOT_AVAILABLE),
     (UnavailableError, Code.HA_NOT_AVAILABLE),
@@ -73,10 +73,10 @@ _CODES: tuple[tuple[type[Exception], Code], ...] = (
     (QuotaExceededError, Code.TOO_MANY_REQUESTS),
     (StoreError, Code.INTERNAL_SERVER_ERROR),
 )
-"""The first that fits counts; any other refusal is a bad request."""
+"""The first matching row counts; any other refusal is a bad request."""
 
 ANSWERED = (RefusedError, ProposeError, EntryTooLargeError, StoreError)
-"""Errors that a call may end with."""
+"""Errors with which a call may end."""
 
 
 def status_of(error: Exception) -> Status:

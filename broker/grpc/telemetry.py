@@ -1,4 +1,4 @@
-"""Telemetry: the stream of a client, over which both sides send commands."""
+"""Telemetry: a stream of each client in which both sides send commands."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from broker.limits import GRPC
 from broker.security.authorize import DESCRIBE, Access, consume, consume_as
 
 HEAR_OUT_SECONDS = 1.0
-"""Pace: for what a client says whose stream is refused."""
+"""Pace: how long a client with a refused stream may take for its first command."""
 
 
 class Telemetry:
@@ -32,24 +32,24 @@ class Telemetry:
         self._clients = clients
         self._streams = 0
         self._refused = 0
-        """Streams that end when their client has spoken."""
+        """Refused streams, which end after the client's first command."""
 
     @property
     def streams(self) -> int:
-        """How many are open."""
+        """The number of open streams."""
         return self._streams
 
     async def serve(
         self, call: Call, said: AsyncIterator[bytes], write: Callable[[bytes], Awaitable[None]]
     ) -> None:
-        """Serves one stream to its end. A refusal ends it, as its last command.
+        """Serves one stream to its end. A refusal is its last command.
 
-        ``write`` is called once at a time, and never after the end: grpcio fails otherwise.
+        ``write`` is not called concurrently, and never after the end: grpcio would fail.
         """
         waiting: asyncio.Queue[TelemetryCommand | None] = asyncio.Queue()
 
         def send(command: TelemetryCommand) -> None:
-            # Who does not read gets no more: commands are sent again, or are missed by nobody.
+            # A client that does not read gets no more: commands are repeated, or not needed.
             if waiting.qsize() < GRPC.commands_max:
                 waiting.put_nowait(command)
 
@@ -80,8 +80,8 @@ class Telemetry:
             self._clients.closed(session)
 
     async def _hear_out(self, said: AsyncIterator[bytes]) -> None:
-        """A client that still writes when its stream has ended is told that its write failed, and
-        not why."""
+        """Reads a refused stream until the client has sent its first command: a client that writes
+        to an ended stream sees a failed write instead of the refusal."""
         if self._refused >= GRPC.refused_streams_max:
             return
         self._refused += 1
@@ -100,7 +100,8 @@ class Telemetry:
         return self._dispatcher.checked(call, lambda: DESCRIBE)
 
     async def _take(self, session: Session, body: bytes) -> None:
-        """Ends once the leader has heard it: who says much is not read faster than that."""
+        """Handles a command; ends once the leader has it, so that a busy client is not read
+        faster."""
         said = self._dispatcher.decoded(TelemetryCommand, body)
         assert isinstance(said, TelemetryCommand)  # noqa: S101 - as asked
         if said.HasField("settings"):

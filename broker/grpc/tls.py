@@ -1,8 +1,8 @@
-"""TLS on the gRPC port, by the files that the other ports have theirs from.
+"""TLS on the gRPC port, with the same files as the other ports.
 
-grpcio cannot tell TLS from plain connections on one port. It speaks TLS itself where ``tls`` is
-enforcing; where that is permissive a relay (:mod:`broker.grpc.relay`) stands before it.
-Certificates that have changed are read again.
+grpcio cannot distinguish TLS and plain connections on one port. With ``tls`` enforcing it uses TLS
+itself. With permissive TLS, clients connect to a relay (:mod:`broker.grpc.relay`). Changed
+certificates are read again.
 """
 
 from __future__ import annotations
@@ -22,23 +22,24 @@ from dledger.wire.tls_contexts import TlsFiles, TlsFilesError
 log = logging.getLogger("dledger.tls")
 
 PEM_BYTES_MAX = 1 << 20
-"""Format: certificates and keys have some kilobytes."""
+"""Format: bytes of a certificate or key file, which has a few kilobytes."""
 
 
 class GrpcTls(NamedTuple):
-    """How the port speaks TLS; with neither it speaks none."""
+    """The TLS of the port; without both fields it has none."""
 
     credentials: grpc.ServerCredentials | None = None
-    """It takes TLS alone."""
+    """Credentials for a port with TLS only."""
     mixed: PortTls | None = None
-    """It takes both kinds."""
+    """The TLS of a relay, which accepts both kinds."""
 
 
 NO_TLS = GrpcTls()
 
 
 def grpc_tls(security: SecurityConfig, name: str) -> GrpcTls:
-    """Raises :class:`~broker.config.setting_checks.ConfigError`, which names the file."""
+    """The TLS by the settings. Raises :class:`~broker.config.setting_checks.ConfigError` with the
+    file."""
     if security.tls == ENFORCING:
         return GrpcTls(credentials=_credentials(security, name))
     if security.tls != PERMISSIVE:
@@ -65,7 +66,9 @@ def _credentials(security: SecurityConfig, name: str) -> grpc.ServerCredentials:
             try:
                 usable = _read(paths)
             except OSError as error:
-                log.error("%s: %s; what was read stays in use", error.filename, error.strerror)
+                log.error(
+                    "%s: %s; the old certificate stays in use", error.filename, error.strerror
+                )
             known[0] = (_stamps(paths), usable)
         return usable
 

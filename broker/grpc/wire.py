@@ -37,19 +37,19 @@ class GrpcWire:
         self.leave = self._service.leave
 
     def connections(self) -> int:
-        """The clients with a Telemetry stream: grpcio does not tell its connections."""
+        """The number of Telemetry streams; grpcio does not show its connections."""
         return self._telemetry.streams
 
     def has_clients(self) -> bool:
-        """Whether a client may still call this broker that leaves."""
+        """Whether a client may still call this leaving broker."""
         return self._service.clients.staying
 
     def forwarded(self) -> int:
-        """The calls that went to the leader."""
+        """The number of forwarded calls."""
         return self._service.forwarder.forwarded
 
     async def start(self) -> None:
-        """Listens. ``OSError`` if the port is taken."""
+        """Listens. Raises ``OSError`` if the port is taken."""
         await self._port.start()
 
     async def stop(self) -> None:

@@ -1,7 +1,8 @@
-"""Who may ask what over HTTP: the one place in which a request's caller is known and allowed.
+"""Permissions over HTTP: the one place that identifies a request's caller and checks its
+permission.
 
-A caller is known by ``Authorization: Basic`` with an access key and its secret key, or ``Bearer``
-with a token (:mod:`broker.security.tokens`). The console has such a token in a cookie.
+A caller sends ``Authorization: Basic`` with an access key and its secret key, or ``Bearer`` with a
+token (:mod:`broker.security.tokens`). The console has such a token in a cookie.
 """
 
 from __future__ import annotations
@@ -48,18 +49,19 @@ HTTP_ACCESS: Mapping[str, Callable[[web.Request], Iterable[Access]]] = {
     "/topics/{topic}/messages": _publish,
     "/topics/{topic}/queues/{queue}/messages": _consume,
 }
-"""By path: what a request needs."""
+"""The permissions that a request needs, by path."""
 
 WITHOUT_ACCOUNT = frozenset(("/healthz", "/livez", "/openapi.yaml", "/readyz"))
-"""Asked by load balancers: the answers say only whether this node runs, and serves. The description
-of this port is the same on every node."""
+"""Paths that need no account. Load balancers ask whether this node runs and serves. The API
+description is the same on every node."""
 
 ACCOUNT = web.RequestKey("account", str)
-"""Of a request: the access key of its caller, empty for nobody."""
+"""A key of a request: the access key of its caller; empty without one."""
 
 
 CONSOLE = frozenset(("/", "/console/{path}"))
-"""Ask for their caller by themselves, and show how to log in (:mod:`broker.http.console`)."""
+"""Paths that identify their caller themselves, and show how to log in
+(:mod:`broker.http.console`)."""
 
 
 class HttpAccess:
@@ -70,8 +72,8 @@ class HttpAccess:
 
     @web.middleware
     async def check(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Raises :class:`~broker.errors.AccessDeniedError` for what must not be done. A path that
-        is none of ours goes on to its refusal."""
+        """Raises :class:`~broker.errors.AccessDeniedError` if the caller lacks the permission. An
+        unknown path is passed on, and refused later."""
         resource = request.match_info.route.resource
         path = "" if resource is None else resource.canonical
         if path and path not in WITHOUT_ACCOUNT | CONSOLE:
@@ -90,8 +92,8 @@ class HttpAccess:
         return await handler(request)
 
     def caller(self, request: web.Request, host: str, *, session: str = "") -> Caller:
-        """Who asks from ``host``. The token of a ``session`` counts where the request names nobody.
-        Raises :class:`~broker.errors.UnauthenticatedError`."""
+        """The caller of a request from ``host``. The token of a ``session`` counts if the request
+        has no ``Authorization``. Raises :class:`~broker.errors.UnauthenticatedError`."""
         values = request.headers.getall(hdrs.AUTHORIZATION, [])
         if not values and session:
             return self._access.with_token(session, host)
@@ -104,7 +106,7 @@ class HttpAccess:
             try:
                 keys = base64.b64decode(told.strip(), validate=True).decode()
             except (binascii.Error, ValueError):
-                raise UnauthenticatedError("Authorization is no Basic of RFC 7617") from None
+                raise UnauthenticatedError("Authorization is not Basic as in RFC 7617") from None
             access_key, _, secret_key = keys.partition(":")
             return self._access.with_password(access_key, secret_key, host)
         raise UnauthenticatedError("Authorization is neither Basic nor Bearer")

@@ -1,6 +1,6 @@
-"""``GET /cluster`` and ``/nodes``: all broker groups, as one node sees them by asking the others.
+"""``GET /cluster`` and ``/nodes``: all broker groups. The asked node asks all others.
 
-The console asks in the same way: a browser may not be able to reach all nodes.
+The console does the same, because a browser may not reach all nodes.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ PEER_SECONDS = 1.0
 
 
 class ClusterHandler:
-    """Asks the other nodes, and the NameServers for their addresses."""
+    """Asks the NameServers for addresses, and the other nodes for their status."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
         self._client: RemotingClient | None = None
         self._security = client_security(context.config.security)
         self._tls = self._security.tls()
-        """With TLS nodes ask each other by it alone: they pass on keys."""
+        """With TLS, nodes ask each other only over TLS, because the requests contain keys."""
 
     async def nodes(self, request: web.Request) -> web.Response:
         """See :meth:`ClusterView.nodes`."""
@@ -48,14 +48,14 @@ class ClusterHandler:
             return json_response(await view.document())
 
     async def close(self, _app: web.Application) -> None:
-        """Ends the connection to the NameServers."""
+        """Closes the connections to the NameServers."""
         if self._client is not None:
             await self._client.close()
             self._client = None
 
     @asynccontextmanager
     async def view(self, authorization: str | None) -> AsyncIterator[ClusterView]:
-        """Asks the other nodes as who asked this one, by the header ``Authorization``."""
+        """Asks the other nodes as the caller of this node, with its header ``Authorization``."""
         session = aiohttp.ClientSession(
             timeout=aiohttp.ClientTimeout(total=PEER_SECONDS),
             headers={} if authorization is None else {hdrs.AUTHORIZATION: authorization},
@@ -76,16 +76,16 @@ class ClusterHandler:
                 async for chunk in response.content.iter_any():
                     body += chunk
                     if len(body) > ADMIN.answer_bytes_max:
-                        raise OSError(f"it answers with more than {len(body)} bytes")
+                        raise OSError(f"the answer has more than {len(body)} bytes")
             document = orjson.loads(body)
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             raise OSError(f"{type(error).__name__}: {error}") from error
         if not isinstance(document, dict):
-            raise OSError("it answers with no JSON object")
+            raise OSError("the answer is not a JSON object")
         return document
 
     async def _names(self) -> dict[str, Any]:
-        """Of the first NameServer that answers."""
+        """The cluster info of the first NameServer that answers."""
         if self._client is None:
             self._client = RemotingClient(self._context.loop, security=self._security)
         for address in self._context.config.namesrv:

@@ -1,7 +1,7 @@
-"""Every broker group of the cluster, as one node sees it by asking the others over HTTP.
+"""Every broker group of the cluster: one node asks all others over HTTP.
 
-Which groups and nodes there are, a NameServer tells, and each node the members of its group. Where
-no NameServer answers, the node's own group is all there is.
+A NameServer gives the groups and nodes; each node gives the members of its group. If no NameServer
+answers, only the node's own group is shown.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ log = logging.getLogger(__name__)
 Document: TypeAlias = dict[str, Any]
 
 Ask: TypeAlias = Callable[[str, str], Awaitable[Document]]
-"""``GET http://<address><path>``. Raises ``OSError`` where no JSON object is answered."""
+"""``GET http://<address><path>``. Raises ``OSError`` if no JSON object comes back."""
 
 Names: TypeAlias = Callable[[], Awaitable[Document]]
-"""A NameServer's cluster info (106); empty where none answers."""
+"""A NameServer's cluster info (106); empty if none answers."""
 
 DOWN = "down"
 
 
 class ClusterView:
-    """Asks again each time; nothing is remembered."""
+    """Asks for each document anew; nothing is cached."""
 
     def __init__(
         self, context: BrokerContext, names: Names, ask: Ask, limits: AdminLimits = ADMIN
@@ -43,8 +43,8 @@ class ClusterView:
         self._limits = limits
 
     async def nodes(self) -> Document:
-        """``{"broker_groups": [...], "nodes": [...]}``: how healthy each group is, and each node's
-        own status, or why there is none."""
+        """``{"broker_groups": [...], "nodes": [...]}``: the health of each group, and the status of
+        each node, or why it gave none."""
         own = status_document(self._context)
         names = await self._names()
         found = {(own["group"], own["node"]): own | {"http": str(self._context.config.own.http)}}
@@ -62,8 +62,8 @@ class ClusterView:
         }
 
     async def document(self) -> Document:
-        """As :meth:`nodes`, and the topics and consumer groups of each broker group as its leader
-        tells them, each with its ``broker_group``."""
+        """As :meth:`nodes`, with the topics and consumer groups of each broker group by its leader,
+        each with its ``broker_group``."""
         view = await self.nodes()
         parts = await asyncio.gather(
             *(
@@ -76,7 +76,8 @@ class ClusterView:
         return view | {"topics": topics, "groups": _with_unknown(groups, topics)}
 
     async def of_nodes(self, path: str, nodes: Iterable[Document]) -> list[Document]:
-        """What those of the nodes answer to ``GET path`` that answer; each with its ``from``."""
+        """The answers of the nodes to ``GET path``, each with its ``from``; nodes without an answer
+        are left out."""
         up = [node for node in nodes if node["role"] != DOWN and node.get("http")]
         answers = await asyncio.gather(*(self._get(node["http"], path) for node in up))
         return [
@@ -88,7 +89,7 @@ class ClusterView:
     async def _contents(
         self, group: str, leader: str | None, nodes: list[Document]
     ) -> tuple[list[Document], list[Document]]:
-        """Of its leader; where there is none, of a node that answers."""
+        """The topics and groups by the leader; without a leader, by any node that answers."""
         up = [node for node in nodes if node["group"] == group and node["role"] != DOWN]
         up.sort(key=lambda node: node["node"] != leader)
         if not up:
@@ -125,12 +126,12 @@ class ClusterView:
 
 
 def _registered(names: Document) -> list[str]:
-    """The HTTP addresses that brokers told the NameServer."""
+    """The HTTP addresses that brokers registered."""
     return [each for each in _table(names, "httpAddrTable").values() if _is_address(each)]
 
 
 def _named(names: Document) -> set[str]:
-    """The broker groups that a NameServer knows, those included that have gone."""
+    """The broker groups that a NameServer knows, with those that are gone."""
     return {*_table(names, "brokerAddrTable"), *_table(names, "goneTable")}
 
 
@@ -140,7 +141,7 @@ def _table(names: Document, name: str) -> dict[str, object]:
 
 
 def _is_address(text: object) -> TypeGuard[str]:
-    """Others tell it, and a request is made to it."""
+    """Whether a text from another node is an address to which a request may go."""
     try:
         Endpoint.parse(text if isinstance(text, str) else "")
     except EndpointError:
@@ -149,7 +150,7 @@ def _is_address(text: object) -> TypeGuard[str]:
 
 
 def _members(status: Mapping[str, Any]) -> dict[str, str]:
-    """HTTP addresses by node, as one node tells them."""
+    """The HTTP addresses in one node's status, by node."""
     return {
         str(node): at["http"]
         for node, at in status["members"].items()
@@ -162,7 +163,7 @@ def _addresses(nodes: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _missing(found: Mapping[tuple[str, str], Document]) -> list[Document]:
-    """The members that do not answer, as those tell of them that do."""
+    """The members that do not answer, by the status of those that do."""
     missing = {
         (group, node): at
         for (group, _), status in found.items()
@@ -187,9 +188,9 @@ def _health(group: str, found: Mapping[tuple[str, str], Document]) -> GroupHealt
 
 
 def _report(status: Document) -> MemberReport | None:
-    """What the health of a group is judged by; None where that is no status."""
+    """The part of a status that the health of a group depends on; None if it is not a status."""
     members = status.get("members")
-    # A broker of an earlier version names its members alone.
+    # A broker of an earlier version gives only the names of its members.
     voters, old_voters = status.get("voters") or members, status.get("old_voters") or ()
     if not isinstance(members, dict) or not isinstance(status.get("group"), str):
         return None
@@ -214,9 +215,8 @@ def _report(status: Document) -> MemberReport | None:
 
 
 def _with_unknown(groups: list[Document], topics: list[Document]) -> list[Document]:
-    """What a group consumes on one broker group it has to consume on the others, too: where it has
-    never been there, all that the topic holds there is to come. That takes the place of the row
-    which says that it consumes nothing there."""
+    """Adds rows for broker groups on which a consumer group has not consumed its topic yet: all
+    messages of the topic there are its lag. Such a row replaces the row without a topic."""
     known = {(row["group"], row["topic"], row["broker_group"]) for row in groups}
     by_topic: dict[str, set[str]] = {}
     for row in groups:

@@ -1,4 +1,4 @@
-"""The connections of an HTTP port: how many there may be, and for how long one may stand still."""
+"""The connections of an HTTP port: a limit for their number, and a time limit for blocked ones."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from dledger.periodic import Periodic
 
 
 class Connections:
-    """Makes the protocol of each connection that is accepted; ends those whose peer takes nothing.
+    """Makes the protocol of each accepted connection; ends connections whose peer reads nothing.
 
-    aiohttp closes a connection that is idle, but waits without an end until the peer has taken what
-    was written. What cannot be read as HTTP ends the reading: aiohttp would go on, and keep an
-    error for each piece that follows, with the piece in it.
+    aiohttp closes an idle connection, but waits for ever until the peer has read everything
+    written. Bytes that are not HTTP end the reading here: aiohttp would go on, and keep an error
+    with the bytes for each further piece.
     """
 
     def __init__(
@@ -24,7 +24,7 @@ class Connections:
         limits: HttpLimits,
         make: Callable[[], asyncio.Protocol],
     ) -> None:
-        """``make`` makes the protocol that serves a connection."""
+        """``make`` makes aiohttp's protocol for a connection."""
         self._limits = limits
         self._make = make
         self._open: set[_Connection] = set()
@@ -34,17 +34,17 @@ class Connections:
         return len(self._open)
 
     def start(self) -> None:
-        """Begins to look after the connections."""
+        """Begins to check the connections."""
         self._looks.start()
 
     def stop(self) -> None:
-        """Closes them, however much was not taken."""
+        """Closes all connections, even if not everything was sent."""
         self._looks.stop()
         for connection in tuple(self._open):
             connection.abort()
 
     def accept(self) -> asyncio.Protocol:
-        """The protocol of a connection that comes in."""
+        """The protocol of a new connection."""
         if len(self._open) >= self._limits.connections_max:
             return _Refused()
         return _Connection(self._make(), self._open)
@@ -55,15 +55,16 @@ class Connections:
 
 
 class _Refused(asyncio.Protocol):
-    """Of a connection that is one too many."""
+    """The protocol of a connection above the limit."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport.close()
 
 
 def _found_no_http(serving: asyncio.Protocol) -> bool:
-    """Whether what came last to aiohttp's protocol is an error. It has no public sign of that; a
-    test holds its names. The error gives up its frames: they keep each other in memory."""
+    """Whether aiohttp's protocol found an error in the last bytes. aiohttp has no public way to
+    ask; a test checks the private names. The traceback of the error is dropped: error and frames
+    would keep each other in memory."""
     found = getattr(serving, "_messages", None)
     error = getattr(found[-1][0], "exc", None) if found else None
     if error is None:
@@ -73,7 +74,7 @@ def _found_no_http(serving: asyncio.Protocol) -> bool:
 
 
 class _Connection(asyncio.Protocol):
-    """Hands on to the protocol that serves; knows the transport when that has let go of it."""
+    """Passes everything on to aiohttp's protocol; keeps the transport after that has dropped it."""
 
     def __init__(self, serving: asyncio.Protocol, connections: set[_Connection]) -> None:
         self._serving = serving
@@ -81,12 +82,12 @@ class _Connection(asyncio.Protocol):
         self._connections = connections
         self._transport: asyncio.Transport | None = None
         self._stuck = False
-        """Whether the peer is waited for to take something."""
+        """Whether writing waits for the peer to read."""
         self._seen: int | None = None
-        """Bytes that it had not taken at the last look, where it was waited for."""
+        """While writing waits: the bytes that the peer had not read at the last check."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's has another base class
         self._connections.add(self)
         self._serving.connection_made(transport)
 
@@ -96,12 +97,12 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         pieces = [data[at : at + HTTP.piece_bytes] for at in range(0, len(data), HTTP.piece_bytes)]
-        del data  # an error keeps the frames below it
+        del data  # an error would keep it in memory
         while pieces and self._is_http:
             self._serving.data_received(pieces.pop(0))
             self._is_http = not _found_no_http(self._serving)
         if not self._is_http and self._transport is not None and not self._transport.is_closing():
-            self._transport.pause_reading()  # it is closed with the next answer
+            self._transport.pause_reading()  # the next answer closes it
 
     def eof_received(self) -> bool | None:
         return self._serving.eof_received()
@@ -116,12 +117,12 @@ class _Connection(asyncio.Protocol):
         self._serving.resume_writing()
 
     def abort(self) -> None:
-        """Ends the connection without a word."""
+        """Ends the connection without an answer."""
         if self._transport is not None:
             self._transport.abort()
 
     def abort_if_stalled(self) -> None:
-        """Ends it where the peer has taken nothing since this was called before."""
+        """Ends the connection if the peer has read nothing since the last call."""
         transport = self._transport
         if transport is None or not (self._stuck or transport.is_closing()):
             self._seen = None

@@ -1,20 +1,19 @@
-"""The door of the console: who asks, by a session that a browser keeps, and its pages.
+"""The HTTP paths of the console: its pages, and the sessions of its users.
 
 ::
 
-    GET  /                      leads to the console
-    GET  /console/...           its pages, and the files that they load
-    POST /console/login         {"access_key": "...", "secret_key": "..."}
-    POST /console/logout
-    POST /console/...           what the pages ask for; see :mod:`broker.console.site`
+    GET / redirects to the console GET  /console/...           its pages, and the files that they
+    load POST /console/login         {"access_key": "...", "secret_key": "..."} POST /console/logout
+    POST /console/...           requests of the pages; see :mod:`broker.console.site`
 
-The pages and what they need are loaded when they are first asked for: most nodes never show them.
+The pages and their modules are loaded at the first request: most nodes never show them.
 
-A session is a token (:mod:`broker.security.tokens`) in a cookie that no script can read
-(``HttpOnly``), and that no other site's page can have sent (``SameSite=Strict``). Rejected: the
-token in ``sessionStorage``, where any script of the page reaches it, and a page that is opened by
-its address could not be answered at once. The cookie counts for the console alone. What it asks of
-other nodes it asks as the account, so that each of them checks what the account may.
+A session is a token (:mod:`broker.security.tokens`) in a cookie. No script can read the cookie
+(``HttpOnly``), and requests from pages of other sites do not contain it (``SameSite=Strict``).
+Rejected: the token in ``sessionStorage``. Any script of the page could read it there, and a page
+that is opened by its address would need a second request. The cookie counts only for the console.
+The console asks other nodes as the account of its user, so each node checks the permissions of that
+account.
 """
 
 from __future__ import annotations
@@ -42,7 +41,8 @@ from broker.security.credentials import Credentials
 from broker.security.tokens import make_token
 
 PAGES = "broker.console.site"
-"""Loaded by name: a server that shows no page loads neither templates nor the client library."""
+"""Loaded by name, so that a server without visitors loads neither templates nor the client
+library."""
 
 SESSION_SECONDS = 8 * 3600
 
@@ -54,11 +54,11 @@ _POLICY = (
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Who looks at a page. Without access control nobody has a name."""
+    """The user of a page. Without access control the name is empty."""
 
     name: str = ""
     authorization: str | None = None
-    """The header with which other nodes are asked."""
+    """The header ``Authorization`` for requests to other nodes."""
     credentials: Credentials | None = None
     """The keys that sign requests to other nodes."""
     has_session: bool = False
@@ -68,25 +68,25 @@ class Pages(Protocol):
     """The pages of the console."""
 
     async def get(self, visitor: Visitor, request: web.Request, path: str) -> web.Response:
-        """A page, or a part of one."""
+        """Answers with a page, or a part of one."""
 
     async def post(
         self, visitor: Visitor, request: web.Request, path: str, values: dict[str, str]
     ) -> web.Response:
-        """What a page asks for."""
+        """Carries out a request of a page."""
 
     def static(self, path: str) -> web.StreamResponse:
-        """A file that pages load. No account is needed: the page for the login loads them too."""
+        """A file that pages load. It needs no account, because the login page loads files too."""
 
     def login(self, problem: str, *, whole: bool) -> web.Response:
-        """Asks for the keys of an account; ``whole`` as a page, else as a part of it."""
+        """The form for the keys of an account; ``whole``: as a page, else as a part of one."""
 
     async def close(self) -> None:
-        """Ends its connections."""
+        """Closes the connections."""
 
 
-class ConsoleDoor:
-    """Answers what is asked below ``/console/``."""
+class ConsoleRoutes:
+    """Answers requests below ``/console/``."""
 
     def __init__(
         self, context: BrokerContext, cluster: ClusterHandler, history: NodeHistory
@@ -98,7 +98,8 @@ class ConsoleDoor:
         self._loading: asyncio.Future[Pages] | None = None
         cluster_name = re.sub(r"[^A-Za-z0-9_-]", "_", context.config.cluster)
         self._cookie = f"dledger-{cluster_name}"
-        """All ports of a host share cookies, and all nodes of a cluster a session."""
+        """The name of the cookie. All ports of a host share cookies, and all nodes of a cluster
+        share sessions."""
 
     async def root(self, _request: web.Request) -> web.Response:
         """See the module."""
@@ -120,7 +121,7 @@ class ConsoleDoor:
         if path == "login":
             return self._login(request, pages, values)
         if path == "logout":
-            response = _led_to("/console/")
+            response = _to_first_page()
             response.del_cookie(self._cookie, path="/console")
             return response
         return await self._for_visitor(
@@ -128,7 +129,7 @@ class ConsoleDoor:
         )
 
     async def close(self, _app: web.Application) -> None:
-        """Ends the connections of the pages."""
+        """Closes the connections of the pages."""
         if self._loading is not None:
             await (await self._loading).close()
 
@@ -182,7 +183,7 @@ class ConsoleDoor:
     def _login(self, request: web.Request, pages: Pages, values: dict[str, str]) -> web.Response:
         access, host = self._context.access, request.remote or ""
         if access is None:
-            return _led_to("/console/")
+            return _to_first_page()
         key, secret = values.get("access_key", "").strip(), values.get("secret_key", "").strip()
         try:
             access.check(
@@ -196,7 +197,7 @@ class ConsoleDoor:
             response.set_status(HTTPStatus.UNAUTHORIZED)
             return protected(response)
         token = make_token(key, secret, self._context.wall_clock() + 1000 * SESSION_SECONDS)
-        response = _led_to("/console/")
+        response = _to_first_page()
         response.set_cookie(
             self._cookie,
             token,
@@ -210,26 +211,27 @@ class ConsoleDoor:
 
 
 def protected(response: web.Response) -> web.Response:
-    """With the headers of a page: it loads nothing from elsewhere, and nothing of it is kept."""
+    """Adds the headers of a page: it loads nothing from other hosts, and browsers do not cache
+    it."""
     response.headers["Content-Security-Policy"] = _POLICY
     response.headers["Cache-Control"] = "no-store"
     response.headers["Referrer-Policy"] = "no-referrer"
     return response
 
 
-def _led_to(path: str) -> web.Response:
-    """What htmx takes for: load that page."""
-    return protected(web.Response(status=HTTPStatus.OK, headers={"HX-Redirect": path}))
+def _to_first_page() -> web.Response:
+    """An answer that makes htmx load the first page."""
+    return protected(web.Response(status=HTTPStatus.OK, headers={"HX-Redirect": "/console/"}))
 
 
 def _values(document: object) -> dict[str, str]:
-    """The fields of a form; of a field that is there more than once, its lines."""
+    """The fields of a form; the values of a repeated field become lines."""
     if not isinstance(document, dict):
         raise HttpRefusedError(HTTPStatus.BAD_REQUEST, "the request is not a JSON object")
     values = {}
     for name, value in document.items():
         parts = value if isinstance(value, list) else [value]
         if not all(isinstance(each, str) for each in parts):
-            raise HttpRefusedError(HTTPStatus.BAD_REQUEST, f"{name} is no text")
+            raise HttpRefusedError(HTTPStatus.BAD_REQUEST, f"{name} is not a text")
         values[str(name)] = "\n".join(parts)
     return values

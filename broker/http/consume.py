@@ -22,14 +22,14 @@ from store.text_numbers import whole_number
 
 
 class ConsumeHandler:
-    """Handles what is read from a queue."""
+    """Reads messages of a queue."""
 
     def __init__(self, delivery: Delivery, loop: asyncio.AbstractEventLoop) -> None:
         self._delivery = delivery
         self._loop = loop
 
     async def get(self, request: web.Request) -> web.Response:
-        """See the module. ``next_offset`` is where to go on."""
+        """See the module. ``next_offset`` is the offset for the next request."""
         count = number(request, "count", MESSAGES_USUAL, CONSUME.pull_messages_max, minimum=1)
         wanted = FetchRequest(
             request.match_info["topic"],

@@ -1,7 +1,7 @@
-"""Refusals as HTTP says them: a status, and ``{"error": "..."}`` with what was wrong.
+"""Refusals over HTTP: a status, and ``{"error": "..."}`` with the reason.
 
-This is the one place in which the broker's own errors become answers of the HTTP port. Handlers
-and flows raise them.
+Only this module turns the broker's own errors into answers of the HTTP port. Handlers and flows
+raise them.
 """
 
 from __future__ import annotations
@@ -40,17 +40,18 @@ _STATUS: tuple[tuple[type[Exception], HTTPStatus], ...] = (
     (AccessDeniedError, HTTPStatus.FORBIDDEN),
     (BodyTooLargeError, HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
 )
-"""The first that fits counts; any other refusal is a bad request."""
+"""The first matching row counts; any other refusal is a bad request."""
 
 
 OUTCOME = "outcome"
 UNKNOWN = "unknown"
 NOTHING_DONE = "not_leader"
-"""In a refusal: whether what was asked may have been done, or was not because another leads."""
+"""A field of refusals: the request may have been carried out, or was not because another node
+leads."""
 
 
 class HttpRefusedError(Exception):
-    """A request is refused by the HTTP port itself, before it is a request to the broker."""
+    """The HTTP port itself refuses a request, before the broker sees it."""
 
     def __init__(self, status: int, what: str) -> None:
         self.status = status
@@ -59,23 +60,23 @@ class HttpRefusedError(Exception):
 
 
 def json_response(document: object, status: int = HTTPStatus.OK) -> web.Response:
-    """An answer, one line of JSON."""
+    """An answer of one line of JSON."""
     return web.Response(
         body=orjson.dumps(document) + b"\n", status=status, content_type="application/json"
     )
 
 
 def refusal_response(error: HttpRefusedError) -> web.Response:
-    """What a request is answered that the port itself refuses."""
+    """The answer to a request that the port itself refuses."""
     return json_response({"error": error.what}, error.status)
 
 
 def refuse_as_json(leader: Callable[[], str | None], refusals: Counter[str]) -> Middleware:
-    """Turns refusals, ours and aiohttp's, into JSON.
+    """Turns refusals of the broker and of aiohttp into JSON.
 
-    ``leader`` gives the HTTP address of the leader, or None where that is this node or nobody
-    knows; an answer 503 names it. ``"outcome": "unknown"`` says that what was sent may have been
-    stored. ``refusals`` counts them by reason.
+    ``leader`` gives the HTTP address of the leader, or None if this node leads or no leader is
+    known; an answer 503 has it. ``"outcome": "unknown"`` means that the message may have been
+    stored. ``refusals`` counts refusals by reason.
     """
 
     @web.middleware

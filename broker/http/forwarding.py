@@ -1,9 +1,9 @@
-"""Messages that only the leader can take go on from a follower's HTTP port to that of the leader.
+"""The HTTP port of a follower forwards messages to that of the leader.
 
-The request goes on as it came, also its ``Authorization``, which the leader checks again. It
-knows not the client's address; who is allowed by that alone is told by the follower who leads. The
-field :data:`FORWARDED` keeps its receiver from passing the request on once more, so there are no
-loops. Without a known leader a request waits for one (:mod:`broker.leader_wait`).
+The request is forwarded unchanged. The leader checks its ``Authorization`` again, but does not know
+the client's address. A client that is allowed only by its address gets a refusal with the leader's
+address. The header :data:`FORWARDED` tells the receiver not to forward the request again, so there
+are no loops. Without a known leader a request waits for one (:mod:`broker.leader_wait`).
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ FORWARDED = "Dledger-Forwarded"
 
 
 def _was_allowed_by_address(request: web.Request, status: int) -> bool:
-    """Whether the leader, which does not know the address, refuses what was allowed here."""
+    """Whether the leader refuses a request that this node allowed by the client's address."""
     if status == HTTPStatus.FORBIDDEN:
         return request.get(ACCOUNT) == ""
     return status == HTTPStatus.UNAUTHORIZED
 
 
 class HttpForwarder:
-    """Passes messages on, for one HTTP port."""
+    """Forwards messages, for one HTTP port."""
 
     def __init__(
         self,
@@ -41,10 +41,10 @@ class HttpForwarder:
         leader_address: Callable[[], str | None],
         limits: ForwardingLimits = FORWARDING,
     ) -> None:
-        """``leader_address``: of the HTTP port of the leader, if another node leads whose address
-        is known."""
+        """``leader_address`` gives the address of the leader's HTTP port; None if this node leads
+        or the address is unknown."""
         self.forwarded = 0
-        """How many requests went to the leader since the start."""
+        """The number of requests forwarded since the start."""
         self._context = context
         self._leader_address = leader_address
         self._limits = limits
@@ -56,24 +56,24 @@ class HttpForwarder:
         self._session: aiohttp.ClientSession | None = None
 
     async def close(self, _app: web.Application) -> None:
-        """Ends the connections. The outcome of what was passed on is unknown."""
+        """Closes the connections. The outcome of forwarded requests is unknown."""
         session, self._session = self._session, None
         if session is not None:
             await session.close()
 
-    async def here_or_there(
+    async def serve_or_forward(
         self,
         request: web.Request,
         body: bytes | bytearray,
-        here: Callable[[], Awaitable[web.Response]],
+        serve: Callable[[], Awaitable[web.Response]],
     ) -> web.Response:
-        """The answer of ``here``, or the leader's to the same request with its ``body``.
+        """The answer of ``serve``, or the leader's to the same request with its ``body``.
 
-        Raises what ``here`` raises, where the request may not be forwarded or no leader came in
+        Raises the error of ``serve`` if the request may not be forwarded or no leader appeared in
         time.
         """
 
-        async def there(refusal: Exception) -> web.Response | None:
+        async def forward(refusal: Exception) -> web.Response | None:
             address = self._leader_address()
             answer = None if address is None else await self._ask(address, request, body)
             if answer is not None and _was_allowed_by_address(request, answer.status):
@@ -81,12 +81,12 @@ class HttpForwarder:
             return answer
 
         forwarded = FORWARDED in request.headers
-        return await self._leader_wait.here_or_there(here, there, forwarded=forwarded)
+        return await self._leader_wait.serve_or_forward(serve, forward, forwarded=forwarded)
 
     async def _ask(
         self, address: str, request: web.Request, body: bytes | bytearray
     ) -> web.Response | None:
-        """None: that node does not lead, or nothing listens there."""
+        """The answer of that node; None if it does not lead, or nothing listens there."""
         scheme = "http" if self._tls is None else "https"
         headers = {FORWARDED: "1"}
         if hdrs.AUTHORIZATION in request.headers:
@@ -124,8 +124,8 @@ class HttpForwarder:
                 timeout=aiohttp.ClientTimeout(
                     total=self._limits.answer_seconds, sock_connect=self._limits.wait_seconds
                 ),
-                # The port bounds the requests. Who waited for a connection would never have been
-                # sent, and be told that it may have been.
+                # The port limits the requests. A request that waits for a connection would not
+                # be sent, but be answered as if it had been.
                 connector=aiohttp.TCPConnector(
                     limit=0, ssl=True if self._tls is None else self._tls
                 ),
@@ -133,7 +133,8 @@ class HttpForwarder:
         return self._session
 
     def _size(self, response: aiohttp.ClientResponse) -> int:
-        """The bytes of its body. Raises ``ValueError``."""
+        """The size of the answer's body in bytes. Raises ``ValueError`` if it is missing or too
+        large."""
         size = response.content_length
         if size is None or size > self._limits.http_answer_max:
             raise ValueError(f"an answer of {size} bytes")

@@ -1,4 +1,4 @@
-"""The JSON of a request, which may be long, and yet has few parts."""
+"""Reads the JSON of requests: it may be long, but has few parts."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from broker.limits import HTTP
 
 
 def decode_json(body: bytes | bytearray) -> object:
-    """What the body of a request says.
+    """The document in the body of a request.
 
-    Raises :class:`~broker.http.errors.HttpRefusedError` where it is not JSON, or has more parts
-    than any request.
+    Raises :class:`~broker.http.errors.HttpRefusedError` if it is not JSON, or has more parts than
+    any valid request.
     """
     if _containers(body) > HTTP.containers_max or body.count(b'"') > 2 * HTTP.strings_max:
         _check_parts(body)
@@ -25,7 +25,7 @@ def decode_json(body: bytes | bytearray) -> object:
 
 
 def _check_parts(body: bytes | bytearray) -> None:
-    """Takes a few ns a byte, whatever the body is."""
+    """Takes a few ns for each byte of any body."""
     ended = body.replace(b"\\\\", b"").replace(b'\\"', b"")
     if ended.count(b'"') > 2 * HTTP.strings_max:
         raise _bad(f"the request has more than {HTTP.strings_max} strings")

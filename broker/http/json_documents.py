@@ -1,4 +1,4 @@
-"""What a broker says of itself as JSON: its place in the group, its topics, its consumer groups."""
+"""JSON documents about a broker: its status, its topics, its consumer groups."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from broker.metrics.history import STEP_SECONDS, History, HistorySample
 
 
 def status_document(context: BrokerContext) -> dict[str, Any]:
-    """Role, term and how far this node is; the members as it knows them."""
+    """Role, term and indexes of this node, and the members that it knows."""
     status = NodeStatus.of(context)
     return {
         "group": status.group,
@@ -57,7 +57,7 @@ def status_document(context: BrokerContext) -> dict[str, Any]:
 
 
 def _disk_and_findings(context: BrokerContext) -> dict[str, Any]:
-    """How much room there is, and what the checks of the node's own data found."""
+    """The free space of the disk, and the findings of the node's checks of its own data."""
     node = context.node
     space, refill = node.store.disk_space(), node.snapshot_receiver.progress
     return {
@@ -72,13 +72,13 @@ def _disk_and_findings(context: BrokerContext) -> dict[str, Any]:
 
 
 def audit_document(directory: str, reports: Sequence[AuditReport]) -> dict[str, Any]:
-    """The directory in which this node looks for reports, empty for none, and the newest ones."""
+    """The directory of audit reports, empty for none, and the newest reports."""
     return {"directory": directory, "reports": [each._asdict() for each in reports]}
 
 
 def history_document(context: BrokerContext, history: History, since_ms: int) -> dict[str, Any]:
-    """The samples of this node that are not older, the oldest first; ``fields`` names what stands
-    in each."""
+    """The samples of this node since ``since_ms``, oldest first; ``fields`` names the values of a
+    sample."""
     return {
         "group": context.config.group,
         "node": context.config.node,
@@ -89,9 +89,9 @@ def history_document(context: BrokerContext, history: History, since_ms: int) ->
 
 
 async def topics_document(context: BrokerContext) -> dict[str, Any]:
-    """The topics, their settings, and how many messages their queues hold here.
+    """The topics, their settings, and the number of messages in their queues here.
 
-    Those of the ``system`` are there without anybody's doing.
+    ``system`` topics exist by configuration.
     """
     system = frozenset(context.machine.state.system_names)
     documents = []
@@ -112,12 +112,12 @@ async def topics_document(context: BrokerContext) -> dict[str, Any]:
 
 
 async def groups_document(context: BrokerContext) -> dict[str, Any]:
-    """For each group and topic: how many messages lie behind what the group has acknowledged.
+    """For each group and topic: the messages that the group has not acknowledged yet.
 
-    ``members`` are those connected to this node: consumers talk to the leader. A group that
-    consumes nothing has one row with the topic null. ``lag`` is null where the members keep their
-    offsets themselves. ``lag_ms`` tells for how long the oldest of these messages has waited; it is
-    null where that is not known.
+    ``members`` counts members connected to this node: consumers talk to the leader. A group that
+    consumes nothing has one row with the topic null. ``lag`` is null if the members keep their
+    offsets themselves. ``lag_ms`` is how long the oldest of these messages has waited, null if
+    unknown.
     """
     documents: list[dict[str, Any]] = []
     behind: list[tuple[dict[str, Any], list[Place]]] = []

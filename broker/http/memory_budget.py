@@ -1,4 +1,4 @@
-"""The memory that requests and answers of the HTTP port take: one budget for all connections."""
+"""The memory of requests and answers of the HTTP port: one budget for all connections."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from store.quoting import shortened
 
 
 class MemoryBudget:
-    """Counts what is held, and reads bodies."""
+    """Counts the used memory, and reads bodies."""
 
     def __init__(self, limits: HttpLimits, body_size_max: int) -> None:
         """``body_size_max`` is the largest body of a request, in bytes."""
         self.held = 0
-        """Bytes, without what is free of each request."""
+        """The counted bytes. The first bytes of each request do not count."""
         self.body_size_max = body_size_max
         self._limits = limits
         self._max = max(limits.memory_max, body_size_max)
 
     @web.middleware
     async def account(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Holds what the request takes until the client has taken the answer."""
+        """Counts the memory of a request until the client has read the answer."""
         with self._holding() as held:
             request[HELD] = held
             response = await handler(request)
@@ -50,14 +50,14 @@ class MemoryBudget:
     async def read(self, request: web.Request) -> bytearray:
         """The body of the request.
 
-        Raises :class:`~broker.http.errors.HttpRefusedError` where it is too large, too slow, cut
-        short or compressed, and :class:`~broker.errors.UnavailableError` where there is no room for
-        it now.
+        Raises :class:`~broker.http.errors.HttpRefusedError` if it is too large, too slow, cut short
+        or compressed, and :class:`~broker.errors.UnavailableError` if there is no room for it now.
         """
         size_max = self.body_size_max
         if encoding := request.headers.get(hdrs.CONTENT_ENCODING, ""):
             raise HttpRefusedError(
-                HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"no body is read as {shortened(encoding)}"
+                HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+                f"the encoding {shortened(encoding)} is not supported",
             )
         if (request.content_length or 0) > size_max:
             raise _too_large(size_max)
@@ -71,17 +71,17 @@ class MemoryBudget:
                         raise _too_large(size_max)
                     held.hold(len(body) + len(chunk))
                     body += chunk
-                    # At the lowest rate that is allowed, so much came in this time.
+                    # The lowest allowed rate.
                     paid_until = started_at + len(body) / limits.body_bytes_per_second
                     timeout.reschedule(min(time(), paid_until) + limits.stall_seconds)
             return body
         except TimeoutError:
             raise HttpRefusedError(
-                HTTPStatus.REQUEST_TIMEOUT, f"the body came too slowly: {len(body)} bytes are here"
+                HTTPStatus.REQUEST_TIMEOUT, f"the body came too slowly: {len(body)} bytes so far"
             ) from None
         except (web.RequestPayloadError, ConnectionError, RuntimeError) as error:
-            # The stream keeps its error, and with it the frames of who waited, which keep the
-            # stream: a cycle that a rare collector leaves in memory for long.
+            # The stream keeps its error, and the error keeps the frames of the waiter, which keep
+            # the stream. The garbage collector runs seldom and would free this cycle late.
             error.__traceback__ = None
             raise HttpRefusedError(
                 HTTPStatus.BAD_REQUEST, f"the body is cut short after {len(body)} bytes"
@@ -96,7 +96,8 @@ class MemoryBudget:
             held.hold(0)
 
     def change(self, counted: int, size: int) -> int:
-        """How much is counted of a request that holds ``size`` bytes now, and not ``counted``."""
+        """A request that counted for ``counted`` bytes now holds ``size`` bytes. Returns the bytes
+        for which it counts now."""
         now = max(size - self._limits.free_bytes, 0)
         if now > counted and self.held - counted + now > self._max:
             raise UnavailableError(
@@ -107,7 +108,7 @@ class MemoryBudget:
 
 
 class MemoryLease:
-    """What one request has in memory."""
+    """The memory of one request."""
 
     __slots__ = ("_counted", "_memory")
 
@@ -116,16 +117,16 @@ class MemoryLease:
         self._counted = 0
 
     def hold(self, size: int) -> None:
-        """So many bytes from now on, until the answer is sent.
+        """Counts ``size`` bytes from now on, until the answer is sent.
 
-        Raises :class:`~broker.errors.UnavailableError` where there is no room for them.
+        Raises :class:`~broker.errors.UnavailableError` if there is no room for them.
         """
         self._counted = self._memory.change(self._counted, size)
 
 
 MEMORY = web.AppKey("memory", MemoryBudget)
 HELD = web.RequestKey("held", MemoryLease)
-"""Of a request that :meth:`MemoryBudget.account` has let in."""
+"""A key of a request: its lease, set by :meth:`MemoryBudget.account`."""
 
 
 def _too_large(size_max: int) -> HttpRefusedError:

@@ -1,13 +1,13 @@
-"""Who may ask: what a browser sends on behalf of a page that is not this node's own is refused.
+"""Refuses requests that a browser sends for a page of another site.
 
-A developer's browser reaches this port, and any page in it can send requests here. No password
-keeps such pages out; three checks do:
+A developer's browser reaches this port, and any page in it can send requests here. A password does
+not stop such pages. Three checks do:
 
-- *Host*: a page that has its own name resolved to this node's address (DNS rebinding) has the same
-  origin as the node, as the browser sees it. But the request bears the page's name. Only names and
+- *Host*: a page can resolve its own name to this node's address (DNS rebinding). For the browser it
+  then has the node's origin. But its requests contain the page's name. Only requests to names and
   addresses of this node are answered (see :class:`OriginGuard`).
-- *Origin* and *Sec-Fetch-Site*: what another page sends says so there.
-- *Content-Type*: a page can send a body without being asked first (a "simple request"), but not as
+- *Origin* and *Sec-Fetch-Site*: browsers name another page there.
+- *Content-Type*: a page can send a body without a preflight (a "simple request"), but not as
   ``application/json``. Programs send no Origin, so ``curl -d`` needs no header.
 
 Sources: the Fetch standard (Origin, simple requests), the W3C's Fetch Metadata (Sec-Fetch-Site).
@@ -28,28 +28,28 @@ from broker.http.errors import HttpRefusedError
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _OWN_SITES = frozenset(("same-origin", "none"))
-"""Of Sec-Fetch-Site: a page of this node, or the person at the browser."""
+"""Values of Sec-Fetch-Site: a page of this node, or the user of the browser."""
 
 _PROTECTION = {
     "X-Content-Type-Options": "nosniff",
     "Cross-Origin-Resource-Policy": "same-origin",
     "X-Frame-Options": "DENY",
 }
-"""Sent with each answer: no other page shows it, or takes it for a script."""
+"""Sent with each answer: browsers let no other page show it or run it as a script."""
 
 
 class _Authority(NamedTuple):
-    """Host and port as a URL names them. The host is in lower case, an address without brackets."""
+    """Host and port of a URL. The host is in lower case, an IPv6 address without brackets."""
 
     host: str
     port: int | None
 
 
 class OriginGuard:
-    """Checks requests for a node that listens on, or is told to be, ``hosts``.
+    """Checks requests to a node with the names and addresses ``hosts``.
 
-    ``hosts`` are names and addresses without ports. Beside them, ``localhost``, loopback addresses,
-    and the address at which a connection came in are this node.
+    ``hosts`` have no ports. ``localhost``, loopback addresses, and the local address of a
+    connection count as this node too.
     """
 
     def __init__(self, hosts: Collection[str]) -> None:
@@ -57,7 +57,8 @@ class OriginGuard:
 
     @web.middleware
     async def refuse_foreign(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Raises :class:`~broker.http.errors.HttpRefusedError` for what must not be answered."""
+        """Raises :class:`~broker.http.errors.HttpRefusedError` for a request that must not be
+        answered."""
         self.check(request)
         return await handler(request)
 
@@ -66,7 +67,7 @@ class OriginGuard:
         named = self._check_host(request)
         origin = _only(request, hdrs.ORIGIN)
         if origin is not None and not _is_same(origin, named):
-            raise _forbidden(f"Origin is {origin!r}; a page from elsewhere may not use this node")
+            raise _forbidden(f"Origin is {origin!r}; a page of another site may not use this node")
         if not _is_own_site(request):
             raise _forbidden("a page of another site may not use this node")
         if (
@@ -81,19 +82,19 @@ class OriginGuard:
             )
 
     def _check_host(self, request: web.Request) -> _Authority:
-        """What the request calls this node."""
+        """The name and port of this node in the request."""
         host = _only(request, hdrs.HOST)
-        if host is None:  # HTTP/1.0, which no browser speaks; in 1.1 aiohttp asks for it
+        if host is None:  # HTTP/1.0, which no browser speaks; in 1.1 aiohttp requires it
             return _Authority("", None)
         named = _authority(host)
         hosts = {named.host}
-        if request.host != host:  # the target is a whole URL, whose host counts (RFC 9112, 3.2.2)
+        if request.host != host:  # the target is a URL; its host counts (RFC 9112, 3.2.2)
             hosts.add(normal_host(request.host))
         for each in hosts:
             if not self._is_own(each, request):
                 raise _forbidden(
-                    f"Host is {each!r}, which is no name of this node; "
-                    "other names than its addresses and localhost stand in http_hosts of node.toml"
+                    f"Host is {each!r}, not a name of this node; "
+                    "add names other than its addresses and localhost to http_hosts in node.toml"
                 )
         return named
 
@@ -108,14 +109,14 @@ class OriginGuard:
 
 
 def protect(response: web.StreamResponse) -> None:
-    """Tells browsers to give the answer to no other page."""
+    """Tells browsers to hide the answer from other pages."""
     response.headers.update(_PROTECTION)
 
 
 def normal_host(text: str) -> str:
-    """A host as it is compared: in lower case, an IP address as :mod:`ipaddress` writes it.
+    """A host in normal form: in lower case, an IP address as :mod:`ipaddress` writes it.
 
-    A dot at the end of a name, and brackets, do not count.
+    The last dot of a name, and brackets, are removed.
     """
     host = text.lower().removesuffix(".")
     if host.startswith("[") and host.endswith("]"):
@@ -127,19 +128,20 @@ def normal_host(text: str) -> str:
 
 
 def _authority(text: str) -> _Authority:
-    """Raises :class:`~broker.http.errors.HttpRefusedError` for what is no host with a port."""
+    """Raises :class:`~broker.http.errors.HttpRefusedError` for text that is not a host with a
+    port."""
     try:
         parts = urlsplit(f"//{text}")
         host, port = parts.hostname, parts.port
     except ValueError:
         host, port = None, None
     if not host or parts.netloc != text or "@" in text:
-        raise HttpRefusedError(HTTPStatus.BAD_REQUEST, f"Host is {text!r}, which is no host")
+        raise HttpRefusedError(HTTPStatus.BAD_REQUEST, f"Host is {text!r}, not a host name")
     return _Authority(normal_host(host), port)
 
 
 def _is_same(origin: str, named: _Authority) -> bool:
-    """Whether the page that sent this was itself got from where this request goes."""
+    """Whether the page that sent the request came from the same host and port."""
     scheme, separator, rest = origin.partition("://")
     usual = _DEFAULT_PORTS.get(scheme)
     if not separator or usual is None:
@@ -152,9 +154,9 @@ def _is_same(origin: str, named: _Authority) -> bool:
 
 
 def _is_own_site(request: web.Request) -> bool:
-    """Whether the browser, if it is one, says that no other site's page is behind this.
+    """Whether the browser, if there is one, says that no page of another site caused the request.
 
-    To follow a link to this node is no use of it by the page that has the link.
+    Following a link to this node is allowed: the page with the link does not see the answer.
     """
     site = _only(request, "Sec-Fetch-Site")
     if site is None or site in _OWN_SITES:
@@ -165,16 +167,16 @@ def _is_own_site(request: web.Request) -> bool:
 
 
 def _only(request: web.Request, name: str) -> str | None:
-    """The header's value. Raises :class:`~broker.http.errors.HttpRefusedError` where it is there
-    twice: who reads the first may check another than who reads the last."""
+    """The header's value. Raises :class:`~broker.http.errors.HttpRefusedError` for a repeated
+    header, because one reader may check the first value and another use the last."""
     values = request.headers.getall(name, [])
     if len(values) > 1:
-        raise HttpRefusedError(HTTPStatus.BAD_REQUEST, f"{name} is there {len(values)} times")
+        raise HttpRefusedError(HTTPStatus.BAD_REQUEST, f"{name} is sent {len(values)} times")
     return values[0].strip() if values else None
 
 
 def _local_host(request: web.Request) -> str | None:
-    """The address at which the connection came in."""
+    """The local address of the connection."""
     transport = request.transport
     name = None if transport is None else transport.get_extra_info("sockname")
     return normal_host(name[0]) if isinstance(name, tuple) else None

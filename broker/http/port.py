@@ -22,7 +22,7 @@ SHUTDOWN_SECONDS = 1.0
 
 
 def runner_of(app: web.Application, limits: HttpLimits) -> web.AppRunner:
-    """What serves the application, with its limits."""
+    """The server of an application, with its limits."""
     return web.AppRunner(
         app,
         access_log=None,
@@ -30,8 +30,8 @@ def runner_of(app: web.Application, limits: HttpLimits) -> web.AppRunner:
         logger=BadRequestLog(log, FROM_OUTSIDE),
         keepalive_timeout=limits.idle_seconds,
         max_headers=limits.headers_max,
-        handler_cancellation=True,  # who has gone waits for nothing
-        auto_decompress=False,  # a body is as large as it is sent
+        handler_cancellation=True,  # a client that is gone waits for nothing
+        auto_decompress=False,  # bodies are not compressed
     )
 
 
@@ -46,7 +46,7 @@ class HttpPort:
         limits: HttpLimits,
         tls: PortTls | None = None,
     ) -> None:
-        """Without ``tls`` the port speaks none."""
+        """Without ``tls`` the port has no TLS."""
         self._loop = loop
         self._host = host
         self._port = port
@@ -58,19 +58,19 @@ class HttpPort:
 
     @property
     def port(self) -> int:
-        """The port asked for, or the one that the system chose where that was 0."""
+        """The configured port, or the one that the system chose for 0."""
         return self._port
 
     @property
     def connections(self) -> int:
-        """How many are open."""
+        """The number of open connections."""
         return 0 if self._connections is None else len(self._connections)
 
     async def start(self, app: web.Application) -> None:
         """Serves ``app``. ``OSError`` if the port is taken."""
         self._runner = runner_of(app, self._limits)
         await self._runner.setup()
-        assert self._runner.server is not None  # noqa: S101 - it is set up
+        assert self._runner.server is not None  # noqa: S101 - `setup` sets it
         self._connections = Connections(self._loop, self._limits, self._runner.server)
         accept, limits = self._connections.accept, self._limits
         if self._tls is None:

@@ -1,4 +1,4 @@
-"""``POST /topics/T/messages``: one message as JSON, answered when it is committed."""
+"""``POST /topics/T/messages``: one message as JSON, answered once it is committed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from store.message.properties import encode_properties
 
 _FIELDS = ("body", "body_base64", "keys", "properties", "queue_id", "tags")
 _NO_HOST = bytes(8)
-"""The born host of a record: a proxy's address would say nothing, so none is kept."""
+"""The born host of such a record: unknown, because the client may be a proxy."""
 
 
 class _Stored:
@@ -59,7 +59,8 @@ class _Stored:
 
 
 class ProduceHandler:
-    """Handles what is posted to a topic. A codec, as the remoting port has one for its requests."""
+    """Stores messages that are posted to a topic. A codec, like the processors of the remoting
+    port."""
 
     def __init__(
         self, context: BrokerContext, forwarder: HttpForwarder, limits: HttpLimits
@@ -83,9 +84,9 @@ class ProduceHandler:
             reconsume_times=0,
             properties=_properties(document),
         )
-        del document  # not kept while the message is on its way
+        del document  # not kept until the answer
         caller = Caller(request.get(ACCOUNT, ""))
-        return await self._forwarder.here_or_there(
+        return await self._forwarder.serve_or_forward(
             request, read, partial(self._store, sent, body, caller)
         )
 
@@ -113,7 +114,7 @@ def _document(body: bytearray) -> Mapping[str, Any]:
         raise _bad("the request is not a JSON object")
     for name in document:
         if name not in _FIELDS:
-            raise _bad(f"{name} is no field of a message; known are {', '.join(_FIELDS)}")
+            raise _bad(f"{name} is not a field of a message; the fields are {', '.join(_FIELDS)}")
     return document
 
 
@@ -157,7 +158,7 @@ def _key(value: object) -> str:
 
 
 def _queue_id(document: Mapping[str, Any]) -> int:
-    """That asked for; below 0 where the message may go to any."""
+    """The requested queue; below 0: any queue."""
     if "queue_id" not in document:
         return -1
     queue_id = document["queue_id"]

@@ -1,37 +1,30 @@
-"""The routes of the HTTP port, and what they say of the broker itself.
+"""The routes of the HTTP port, and its answers about the broker itself.
 
 ::
 
-    GET  /, /console/...                        the console (:mod:`broker.http.console`)
-    GET  /cluster                               all broker groups: their health, nodes, topics and
-                                                consumer groups
-    GET  /nodes                                 of that, health and /status of every node
-    GET  /metrics                               for Prometheus (docs/metrics.md)
-    GET  /openapi.yaml                          this port, described for programs
-    GET  /livez                                 200 while the process is alive
-    GET  /readyz, /healthz                      200 {"status": "ok", ...} while this node serves, or
-                                                503 and why not
-    GET  /status                                this node and its group
-    GET  /topics                                the topics, their settings and sizes
-    GET  /groups                                the consumer groups, and how far behind they are
-    GET  /waiting                               open transactions, scheduled messages, and what POP
-                                                gave out (:mod:`broker.admin.waiting_messages`)
-    GET  /audit                                 the newest reports of audits on this machine
-                                                (:mod:`broker.admin.audit_report`)
-    GET  /history?since=MS                      what this node did in the last hours, for charts
-    POST /topics/T/messages                     {"body": "text"}; also body_base64, tags, keys,
-                                                properties, queue_id (any if left out)
-    GET  /topics/T/queues/Q/messages?offset=0&count=32&wait_ms=0
-    POST /snapshot                              {"directory": "/new/directory"} on this machine;
-                                                {}: one of the node's own
+    GET  /, /console/...                        the console (:mod:`broker.http.console`) GET
+    /cluster                               all broker groups: their health, nodes, topics and
+    consumer groups GET  /nodes                                 the health of all broker groups, and
+    /status of every node GET  /metrics                               for Prometheus
+    (docs/metrics.md) GET  /openapi.yaml                          the description of this API, for
+    programs GET  /livez                                 200 while the process is alive GET /readyz,
+    /healthz                      200 {"status": "ok", ...} while this node serves, or 503 with the
+    reason GET  /status                                this node and its group GET  /topics the
+    topics, their settings and sizes GET  /groups                                the consumer
+    groups, and their lag GET  /waiting                               open transactions, scheduled
+    messages, and deliveries of POP (:mod:`broker.admin.waiting_messages`) GET  /audit the newest
+    reports of audits on this machine (:mod:`broker.admin.audit_report`) GET /history?since=MS
+    samples of this node's last hours, for charts POST /topics/T/messages {"body": "text"}; also
+    body_base64, tags, keys, properties, queue_id (any if left out) GET
+    /topics/T/queues/Q/messages?offset=0&count=32&wait_ms=0 POST /snapshot {"directory":
+    "/new/directory"} on this machine; {}: a new one in snapshots/
 
-A follower passes a message on to the leader (:mod:`broker.http.forwarding`).
+A follower forwards a message to the leader (:mod:`broker.http.forwarding`).
 
-Errors are {"error": "..."} with a fitting status; 503 names the leader where it is known, and says
-"outcome": "unknown" where the message may have been stored, "not_leader" where nothing was done
-since another node leads or none. Who may
-ask is said in :mod:`broker.http.origin_guard` and :mod:`broker.http.access`, how much at a time in
-:class:`~broker.limits.HttpLimits`.
+Errors are {"error": "..."} with a status. 503 has the address of the leader if it is known. It has
+"outcome": "unknown" if the message may have been stored, and "not_leader" if nothing was done
+because this node does not lead. Permissions are in :mod:`broker.http.origin_guard` and
+:mod:`broker.http.access`, limits in :class:`~broker.limits.HttpLimits`.
 """
 
 from __future__ import annotations
@@ -55,7 +48,7 @@ from broker.context import BrokerContext
 from broker.errors import WrongStateError
 from broker.http.access import HttpAccess
 from broker.http.cluster import ClusterHandler
-from broker.http.console import ConsoleDoor
+from broker.http.console import ConsoleRoutes
 from broker.http.consume import ConsumeHandler, number
 from broker.http.errors import HttpRefusedError, json_response, refuse_as_json
 from broker.http.forwarding import HttpForwarder
@@ -79,7 +72,7 @@ from broker.prometheus.text_page import CONTENT_TYPE_HEADER
 from broker.security.port_tls import PortTls
 
 _JSON_OVERHEAD = 2
-"""A body of base64 and escapes may be that much longer than the message."""
+"""The factor by which base64 and escapes may lengthen a message."""
 
 WITHOUT_STATE = frozenset(
     (
@@ -87,7 +80,8 @@ WITHOUT_STATE = frozenset(
         *("/metrics", "/nodes", "/openapi.yaml", "/readyz", "/status"),
     )
 )
-"""What is told of a node whose state is not that of its group; the console asks nodes that lead."""
+"""The paths that a node answers while its state differs from its group's. The console asks
+leaders."""
 
 
 class HttpServer:
@@ -104,9 +98,9 @@ class HttpServer:
         wires: Mapping[str, PortFigures] | None = None,
         nameservers: Mapping[str, str] | None = None,
     ) -> None:
-        """``clock`` gives seconds that never run backward, by default the loop's. ``remoting``,
-        further ``wires`` and ``nameservers``, which says how the registration there ended, are told
-        in ``/metrics``."""
+        """``clock`` gives seconds of a monotonic clock, by default the loop's. ``/metrics`` shows
+        ``remoting``, further ``wires`` and ``nameservers`` (the outcome of the registration at
+        each)."""
         self._context = context
         self._limits = limits
         clock = clock or context.loop.time
@@ -123,7 +117,7 @@ class HttpServer:
         self._metrics = BrokerPage(context, self._loop_lag, ports, nameservers or {}, clock).page
 
     def app(self) -> web.Application:
-        """The application, which a test can serve without a port."""
+        """The application without a port."""
         config = self._context.config
         memory = MemoryBudget(self._limits, _JSON_OVERHEAD * config.max_message_size + (64 << 10))
         guard = OriginGuard(
@@ -147,7 +141,7 @@ class HttpServer:
         app.on_response_prepare.append(_protect)
         cluster = ClusterHandler(self._context)
         produce = ProduceHandler(self._context, self._forwarder, self._limits)
-        console = ConsoleDoor(self._context, cluster, self._history)
+        console = ConsoleRoutes(self._context, cluster, self._history)
         app.on_cleanup.extend((console.close, cluster.close, self._forwarder.close))
         app.add_routes(
             [
@@ -178,11 +172,11 @@ class HttpServer:
         return app
 
     def runner(self) -> web.AppRunner:
-        """What serves the application without a port."""
+        """The server of the application, without a port."""
         return runner_of(self.app(), self._limits)
 
     def leadership_changed(self) -> None:
-        """Is told of each change."""
+        """Called at each change of leadership."""
         self._forwarder.leadership_changed()
 
     async def start(self) -> None:
@@ -196,7 +190,7 @@ class HttpServer:
         self._stops = True
 
     async def stop(self) -> None:
-        """Closes the port and the connections."""
+        """Closes the port and all connections."""
         self._loop_lag.stop()
         self._history.stop()
         await self._port.stop()
@@ -205,7 +199,7 @@ class HttpServer:
     async def _refuse_wrong_state(
         self, request: web.Request, handler: Handler
     ) -> web.StreamResponse:
-        """While the state of this node is not that of its group, nothing of it is told."""
+        """Refuses requests about the state of this node while it differs from its group's."""
         resource = request.match_info.route.resource
         path = request.path if resource is None else resource.canonical
         if self._context.node.state_divergence.wrong and path not in WITHOUT_STATE:
@@ -213,7 +207,7 @@ class HttpServer:
         return await handler(request)
 
     def _leader(self) -> str | None:
-        """The HTTP address of the leader, where it is another node."""
+        """The HTTP address of the leader, if another node leads."""
         context = self._context
         leader = context.node.leadership.leader
         if leader is None or leader == context.config.node:
@@ -226,7 +220,8 @@ class HttpServer:
         return web.Response(body=await self._metrics.text(), headers=CONTENT_TYPE_HEADER)
 
     async def _live(self, _request: web.Request) -> web.Response:
-        """A node that has failed ends by itself; if it cannot, it is to be killed."""
+        """A failed node ends by itself. One that cannot gives no answer here, and should be
+        killed."""
         failure = self._context.node.failure
         if failure is not None:
             return json_response({"status": str(failure)}, HTTPStatus.SERVICE_UNAVAILABLE)

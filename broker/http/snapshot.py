@@ -1,9 +1,9 @@
 """``POST /snapshot {"directory": "/absolute/path"}``: this node's snapshot, on its own machine.
 
-Answers the manifest, and the directory, once the snapshot is complete. Without a directory it is
-made in a new one in ``snapshots/`` of the node's data directory. Whoever reaches the port may ask,
-so a directory that is named must lie there, or below one that ``snapshot_dirs`` of ``node.toml``
-names, wherever links lead. It must be new or empty.
+The answer has the manifest and the directory. It comes once the snapshot is complete. Without a
+directory in the request, the snapshot goes to a new one in ``snapshots/`` of the node's data
+directory. Anybody may reach the port, so a requested directory must be below that one, or below a
+directory in ``snapshot_dirs`` of ``node.toml``, after links are resolved. It must be new or empty.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class SnapshotHandler:
         self._taking: set[asyncio.Future[tuple[str, Manifest]]] = set()
 
     async def post(self, request: web.Request) -> web.Response:
-        """See the module. A refusal is 403 or 409, and says what to do."""
+        """See the module. A refusal is 403 or 409, with a hint what to do."""
         wanted = _directory(await request.app[MEMORY].read(request))
         context = self._context
         time_ms = context.wall_clock()
@@ -50,7 +50,7 @@ class SnapshotHandler:
                 lambda: places.own(time_ms) if wanted is None else places.named(wanted), time_ms
             )
         )
-        # It goes on to its end, or is removed, also where nobody waits for it any more.
+        # The snapshot is completed, or removed, even if nobody waits for it any more.
         self._taking.add(taking)
         taking.add_done_callback(self._taken)
         try:
@@ -69,7 +69,7 @@ class SnapshotHandler:
 
 
 class SnapshotDirectories:
-    """Where a node may make snapshots. Looks at the disk."""
+    """The directories in which a node may make snapshots. Reads the disk."""
 
     def __init__(self, config: NodeConfig, limits: HttpLimits) -> None:
         self._data = os.path.realpath(config.data)
@@ -79,22 +79,22 @@ class SnapshotDirectories:
         self._watermarks = config.retention.watermarks
 
     def own(self, time_ms: int) -> str:
-        """A new directory of the node's own. Raises as :meth:`named`."""
+        """A new directory in ``snapshots/``. Raises as :meth:`named`."""
         taken = frozenset(os.listdir(self._own)) if os.path.isdir(self._own) else frozenset()
         names = (f"{time_ms}-{count}" for count in range(len(taken) + 1))
         return self.named(f"{self._own}/{next(name for name in names if name not in taken)}")
 
     def named(self, directory: str) -> str:
-        """The directory without links.
+        """The requested directory, with links resolved.
 
-        Raises :class:`~store.errors.SnapshotError` where no snapshot can be, and
-        :class:`~broker.http.errors.HttpRefusedError` (403) where none may be made over HTTP.
+        Raises :class:`~store.errors.SnapshotError` if no snapshot is possible there, and
+        :class:`~broker.http.errors.HttpRefusedError` (403) if none may be made there over HTTP.
         """
         limits = self._limits
         if len(directory) > limits.path_size_max or directory.count("/") > limits.path_depth_max:
             raise SnapshotError(
-                f"{directory[:100]}...: name a directory by at most {limits.path_size_max} "
-                f"characters, {limits.path_depth_max} deep"
+                f"{directory[:100]}...: a path may have at most {limits.path_size_max} "
+                f"characters and {limits.path_depth_max} levels"
             )
         check_target_path(self._data, directory)
         real = os.path.realpath(directory)
@@ -104,13 +104,12 @@ class SnapshotDirectories:
             raise HttpRefusedError(
                 HTTPStatus.FORBIDDEN,
                 f"{directory} is not below {' or '.join([self._own, *self._named])}; "
-                "other directories stand in snapshot_dirs of node.toml, and without a directory "
+                "allow others by snapshot_dirs in node.toml; without a directory "
                 "the snapshot is made in the first of these",
             )
         if _is_below(real, self._own) and _count(self._own) >= limits.snapshots_max:
             raise SnapshotError(
-                f"{self._own} holds {limits.snapshots_max} snapshots; "
-                "remove those that nobody needs"
+                f"{self._own} holds {limits.snapshots_max} snapshots; remove some of them"
             )
         self._check_room(real)
         return real
@@ -128,7 +127,7 @@ class SnapshotDirectories:
 
 
 def _directory(body: bytearray) -> str | None:
-    """The directory that is asked for. Raises :class:`~broker.http.errors.HttpRefusedError`."""
+    """The requested directory, or None. Raises :class:`~broker.http.errors.HttpRefusedError`."""
     document = decode_json(body or b"{}")
     if document == {}:
         return None
@@ -147,7 +146,7 @@ def _is_below(path: str, directory: str) -> bool:
 
 
 def _count(directory: str) -> int:
-    """The snapshots below a directory, whole or not."""
+    """The number of snapshots in a directory, complete or not."""
     count = 0
     for _, names, _ in os.walk(directory):
         if "commitlog" in names:

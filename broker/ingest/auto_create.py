@@ -38,7 +38,7 @@ class AutoCreateSettings(Protocol):
 
 
 class AutoCreator:
-    """Creates, on the leader, what is used and missing."""
+    """Creates missing topics and groups, on the leader."""
 
     def __init__(
         self, batcher: Batcher, settings: AutoCreateSettings, wall_clock: Callable[[], int]
@@ -52,8 +52,8 @@ class AutoCreator:
         """Creates a topic on the first message to it (section 10.1).
 
         Raises :class:`~broker.topics_and_groups.NameRefusedError` for a bad name,
-        :class:`~broker.errors.UnknownTopicError` if topics are not or no longer created in this
-        way, and :class:`~broker.errors.ForbiddenError` for a topic of the broker's own.
+        :class:`~broker.errors.UnknownTopicError` if topics are not created by messages, or too many
+        already are, and :class:`~broker.errors.ForbiddenError` for a system topic.
         """
         if len(name) > TOPIC_SIZE_MAX:
             raise IllegalMessageError(

@@ -5,9 +5,10 @@ Each, big-endian::
     i32 total size, i32 magic (0), i32 CRC (0), i32 flag, i32 body size, body,
     i16 properties size, properties
 
-Most messages of a batch resemble the one before: their properties have the same template
-(:mod:`broker.ingest.property_templates`) and the same size, and so has their unique key. If the
-bytes before and after the key are equal too, no more of them is read.
+Most messages of a batch resemble the one before: the template
+(:mod:`broker.ingest.property_templates`) and the size of their properties are the same, and so is
+the size of their unique key. If the bytes before and after the key are equal too, the properties
+are not parsed.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from store.message.properties import NAME_END, PAIR_END, UNIQUE_KEY
 from store.message.record import PendingMessage
 
 GROWTH_MAX = 16 << 20
-"""Format: the size of a frame. Bytes that all messages of a batch together may get of its
-header."""
+"""Format: the size of a frame. It limits the bytes that the properties of the header add to all
+messages of a batch."""
 
 _START = Struct(">i8xii")
 _FIXED_SIZE = _START.size + SIZE.size
@@ -42,8 +43,8 @@ def decode_batch_body(
     *,
     messages_max: int = PRODUCE.batch_messages_max,
 ) -> list[PendingMessage]:
-    """The messages of a batch, each as ``message_builder`` makes it by itself; the properties
-    ``of_all`` are added to each message that lacks them.
+    """The messages of a batch, each built by ``message_builder``. The properties ``of_all`` are
+    added to each message that lacks them.
 
     Raises :class:`~broker.errors.IllegalMessageError` if the sizes
     contradict each other, and as :meth:`~broker.ingest.property_templates.MessageBuilder.build`.
@@ -66,7 +67,7 @@ def decode_batch_body(
         body_start = start + 20
         body_end = body_start + body_size
         if not (body_size >= 0 and body_end + 2 <= end <= size):
-            raise _illegal(start, f"total {total} with a body of {body_size} bytes cannot be right")
+            raise _illegal(start, f"the size {total} does not fit a body of {body_size} bytes")
         start = end
         body = data[body_start:body_end]
         key_start = body_end + before_size
@@ -99,11 +100,12 @@ def decode_batch_body(
         # The size is read as unsigned: a negative one contradicts the total all the same.
         if int.from_bytes(data[body_end : body_end + 2], "big") != len(properties):
             (properties_size,) = SIZE.unpack_from(data, body_end)
-            raise _illegal(end - total, f"total {total} with {properties_size} bytes of properties")
+            reason = f"the size {total} does not fit {properties_size} bytes of properties"
+            raise _illegal(end - total, reason)
         joined = _joined(properties, added) if added else properties
         grown += len(joined) - len(properties)
         if grown > GROWTH_MAX:
-            raise _illegal(end - total, f"what all get of the header is above {GROWTH_MAX} bytes")
+            raise _illegal(end - total, f"the header's properties add more than {GROWTH_MAX} bytes")
         made = message_builder.build(of, flag, body, joined)
         keys += len(made.key_hashes)
         if keys > PRODUCE.batch_keys_max:
@@ -113,7 +115,7 @@ def decode_batch_body(
                 "are allowed in one request",
             )
         messages.append(made)
-        # Usually all messages have these already: Java's clients write WAIT here and there.
+        # Usually all messages have these already: Java's clients write WAIT in both places.
         like = (
             alike and joined is properties and message_builder.batch_template(properties)
         ) or _NO_TEMPLATE

@@ -1,11 +1,11 @@
-"""Requests that may be retries: each is stored once, and answered as its first try.
+"""Deduplication of requests: a retry is not stored again, and gets the answer of the first try.
 
-A request is a suspect if the hash of its first key was seen lately. It is a retry if the log has
-the same messages: the same topic, UNIQ_KEY, other properties and bodies, in any queue. Our own
-producer makes the UNIQ_KEY of its id and a sequence number.
+A request is suspected if the deduplication window has the hash of its first key. It is a retry if
+the log has the same messages: topic, UNIQ_KEY, other properties and bodies are equal; the queue may
+differ. The project's own producer makes the UNIQ_KEY of its id and a sequence number.
 
-The first try may still be in progress. So the suspect waits for everything that was added before
-it, and is then looked up. A third try waits with the second.
+The first try may still be in progress. So a suspected request waits until everything added before
+it is applied, and is then looked up. A third try waits with the second.
 
 A request is stored again if its first try is older than the window or has expired from the log.
 """
@@ -36,7 +36,7 @@ _MAY_DIFFER: Mapping[bytes, None] = {REAL_QUEUE_ID: None, TIMER_OUT_MS: None}
 
 
 class RetryUndecidedError(ProposeError):
-    """Nobody can say now whether the request is stored; nothing was written."""
+    """It is unknown whether an earlier try was stored. Nothing was written now."""
 
     def __init__(self, fault: StoreError) -> None:
         super().__init__(f"it is unknown now whether this was sent before: {fault}")
@@ -67,7 +67,7 @@ class _SuspectedRetry:
 
 
 class Deduplicator:
-    """Finds out about retries, on the leader."""
+    """Recognises retries, on the leader."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Deduplicator:
     def add(
         self, topic: str, queue_id: int, messages: Sequence[PendingMessage], waiter: SendWaiter
     ) -> None:
-        """Adds a request, or finds out whether it is a retry.
+        """Adds a request; a suspected retry is looked up first.
 
         Raises as :meth:`~broker.group_commit.batcher.Batcher.add_messages`.
         """
@@ -127,7 +127,7 @@ class Deduplicator:
     def _earlier_applied(
         self, suspect: _SuspectedRetry, key: bytes, place: EntryPosition, error: ProposeError | None
     ) -> None:
-        """All that was added before is applied, or refused."""
+        """Everything added before is applied or refused."""
         if error is not None:
             self.fail(suspect, key, error)
             return
@@ -170,7 +170,7 @@ class Deduplicator:
             self._store(suspect, key)
 
     def _find(self, suspect: _SuspectedRetry, body: Bytes, start: int) -> MessageRecord | None:
-        """The record of the first of these messages in an entry, if it has all of them."""
+        """The record of the first of these messages in an entry, if the entry has all of them."""
         batch = decode_batch(body)
         wanted = suspect.messages[0].key_hashes[0]
         since = self._wall_clock() - self._window_ms
@@ -204,7 +204,7 @@ class Deduplicator:
             waiter.stored(first.queue_offset, positions, StoredEarlier(first.store_host, queue_id))
 
     def _store(self, suspect: _SuspectedRetry, key: bytes) -> None:
-        """It was not stored: it is stored now, for all waiters.
+        """Stores the request for all waiters: no earlier try was stored.
 
         If another term began during the look-up, that term's leader may have stored it.
         """
@@ -220,7 +220,7 @@ class Deduplicator:
     def stored(
         self, suspect: _SuspectedRetry, key: bytes, first_offset: int, positions: Sequence[int]
     ) -> None:
-        """It was not stored before, and is now."""
+        """The request was stored now, not earlier."""
         self._finish(suspect, key)
         queue_id = _queue_of(suspect.topic, suspect.queue_id, suspect.messages[0].properties)
         suspect.waiters[0].stored(first_offset, positions)
@@ -228,14 +228,14 @@ class Deduplicator:
             waiter.stored(first_offset, positions, StoredEarlier(self._store_host, queue_id))
 
     def fail(self, suspect: _SuspectedRetry, key: bytes, error: ProposeError) -> None:
-        """Nobody knows, or it could not be stored."""
+        """Fails all waiters."""
         self._finish(suspect, key)
         for waiter in suspect.waiters:
             waiter.failed(error)
 
 
 class _Storing:
-    """Waits for a request that was not stored before, for all its senders meanwhile."""
+    """The waiter while a suspected request is stored; it answers all senders of the request."""
 
     __slots__ = ("_key", "_requests", "_suspect")
 
@@ -252,10 +252,10 @@ class _Storing:
 
 
 def is_retry(topic: str, properties: bytes, others: bytes) -> bool:
-    """Whether two messages that are equal otherwise have the same properties.
+    """Whether two messages of equal body have the same properties, and so are tries of one request.
 
-    A scheduled message has two properties there that a retry may change: its queue, and a delivery
-    time that was counted from its arrival.
+    In a scheduled message a retry may change two properties: its queue, and a delivery time that
+    was counted from its arrival.
     """
     if properties == others:
         return True
@@ -265,7 +265,7 @@ def is_retry(topic: str, properties: bytes, others: bytes) -> bool:
 
 
 def _queue_of(topic: str, queue_id: int, properties: bytes) -> int:
-    """The real queue of a message, which may wait in another."""
+    """The real queue of a message. A scheduled message waits in another queue."""
     return real_queue(properties)[1] if topic in REPUBLISHED_TOPICS else queue_id
 
 

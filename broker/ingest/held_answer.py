@@ -1,4 +1,5 @@
-"""An answer that is held back, as its sender is beyond a quota. The message is stored at once."""
+"""Answers that are held back because the sender is beyond a quota. The message is stored at
+once."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from dledger.errors import ProposeError
 
 
 class HeldAnswer:
-    """Waits for a request in the place of its sender (see
-    :class:`~broker.ingest.send_request.Sender`)."""
+    """A waiter that passes its answer on to the sender after a delay. The other members are those
+    of :class:`~broker.ingest.send_request.Sender`."""
 
     __slots__ = ("_due", "_loop", "_waiter")
 
@@ -25,7 +26,7 @@ class HeldAnswer:
         self._due = 0.0
 
     def hold(self, debt: float) -> None:
-        """``debt``: the seconds after which the sender has paid."""
+        """Holds the answer for ``debt`` seconds, until the sender is within its quota again."""
         self._due = self._loop.time() + min(debt, QUOTAS.wait_seconds_max)
 
     @property

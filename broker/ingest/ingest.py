@@ -6,11 +6,11 @@ create it, choose the queue, and store the message where it belongs:
 - now, in its own queue;
 - later, in the topic of delay levels or on the timer wheel (:mod:`broker.scheduled`);
 - as a half message, until its transaction ends (:mod:`broker.transactions`);
-- as a dead letter, where a consumer returns it once too often (:mod:`broker.retry`).
+- as a dead letter, if a consumer sends it back too often (:mod:`broker.retry`).
 
 A request that may be a retry is looked up first (:mod:`broker.ingest.deduplication`). ``send_back``
-takes messages that a consumer could not consume. A refusal is an error, which is raised or given to
-the waiter later. The wires turn both into their answers.
+takes messages that a consumer could not consume. A refusal is an error: it is raised, or given to
+the waiter later. The wires make their answers of both.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Ingest:
     ) -> None:
         """``wall_clock`` gives milliseconds; ``store_host`` is 4 bytes of IPv4 and an i32 port."""
         self.quotas: Throttle | None = None
-        """None if there are none."""
+        """None where requests are not deduplicated."""
         self._loop = loop
         self._batcher = batcher
         self._machine = machine
@@ -124,10 +124,11 @@ class Ingest:
         ).send_back
 
     def submit(self, request: SendRequest, body: Bytes, born_host: bytes, waiter: Sender) -> float:
-        """Takes one message; ``born_host`` is its producer's address as records hold it.
+        """Takes one message; ``born_host`` is its producer's address: 4 bytes of IPv4 and an i32
+        port.
 
-        Returns for how many seconds the wire should take nothing more from this client: it is
-        beyond a quota. Its answer is held back, too, though not as long.
+        Returns the seconds for which the wire should read nothing more from this client, above 0 if
+        the client is beyond a quota. The answer is held back too, for a shorter time.
 
         Raises :class:`~broker.errors.RefusedError` if it is not allowed,
         :class:`~dledger.errors.ProposeError` if it is impossible now, and
@@ -138,7 +139,7 @@ class Ingest:
         )
         if self.quotas is not None and not isinstance(waiter, HeldAnswer):
             held = HeldAnswer(waiter, self._loop)
-            Ingest.submit(self, request, body, born_host, held)  # only what is taken is charged
+            Ingest.submit(self, request, body, born_host, held)  # a refused message costs no quota
             debt = self.quotas.produced(waiter.caller(), topic, 1, len(body))
             held.hold(debt)
             return debt
@@ -162,7 +163,7 @@ class Ingest:
             return 0.0
         hashes = message.key_hashes
         known = self._deduplication_index
-        # Nearly no message is a retry: this check spares the others a call.
+        # Few messages are retries: this check saves the others a call.
         if hashes and (hashes[0] in known.newer or hashes[0] in known.older):
             self.deduplicator.add(topic, queue_id, (message,), waiter)
         else:
@@ -211,7 +212,7 @@ class Ingest:
             raise BodyTooLargeError(len(body), self._body_size_max)
 
     def _topic(self, name: str, options: SendOptions) -> TopicConfig:
-        """The topic of a message, made where it is missing and may be."""
+        """The topic of a message; created if it is missing and may be created."""
         config = self._batcher.topic(name)
         if config is None:
             config = self.auto_creator.create_topic(
@@ -222,8 +223,7 @@ class Ingest:
         return config
 
     def _queue_id(self, config: TopicConfig, queue_id: int, options: SendOptions) -> int:
-        """The queue that takes the message: the requested one. If that is below 0, the one of its
-        message group, or any."""
+        """The requested queue; below 0: the queue of the message group, or a random one."""
         if 0 <= queue_id < config.write_queues:
             return queue_id
         if queue_id < 0:
@@ -234,7 +234,7 @@ class Ingest:
             raise _no_queue(config, queue_id)
         return queue_id
 
-    # --- the rare way: messages for later delivery
+    # --- the rare path: messages for later delivery
 
     def _submit_routed(
         self,

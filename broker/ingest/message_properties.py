@@ -19,10 +19,10 @@ HALF = re.compile(rb"(?:\x02|\A)TRAN_MSG\x01true(?:\x02|\Z)")
 
 
 class NeedsRoutingError(Exception):
-    """The message is delivered later: it waits, or belongs to a transaction.
+    """The message is delivered later: it is scheduled, or belongs to a transaction.
 
-    Raised when properties are read, once for each template. So plain messages pay nothing for
-    scheduled ones.
+    Raised when the properties of a new template are read. So plain messages pay nothing for
+    scheduled messages.
     """
 
 
@@ -35,8 +35,8 @@ def storable_properties(properties: bytes) -> bytes:
 
 
 def storable_in_batch(properties: bytes) -> bytes:
-    """The same for a message inside a batch, which keeps ``WAIT``: RocketMQ's
-    ``SendMessageProcessor`` removes it from single messages only.
+    """The same for a message of a batch, which keeps ``WAIT``: RocketMQ's ``SendMessageProcessor``
+    removes it from single messages only.
 
     Raises :class:`NeedsRoutingError` if the message is delivered later, and as
     :func:`checked_properties`.
@@ -56,8 +56,8 @@ def is_delayed(properties: bytes) -> bool:
 
 
 def checked_properties(properties: bytes) -> bytes:
-    """Without ``WAIT``, of any single message. Raises :class:`~broker.errors.IllegalMessageError`
-    if they are too long."""
+    """The properties of a single message without ``WAIT``. Raises
+    :class:`~broker.errors.IllegalMessageError` if they are too long."""
     _check_size(properties)
     if b"WAIT\x01" in properties:
         properties = _WAIT.sub(b"", properties)
@@ -89,5 +89,5 @@ def check_keys(words: Sequence[bytes], size: int) -> None:
 
 
 def is_half_message(properties: bytes) -> bool:
-    """Whether the message waits for its producer's decision."""
+    """Whether the message is the half message of a transaction."""
     return HALF.search(properties) is not None

@@ -1,4 +1,4 @@
-"""The type of a message, and whether its topic takes it (RocketMQ 5's ``message.type``)."""
+"""The type of a message, and whether its topic allows it (RocketMQ 5's ``message.type``)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _TAKES_ALL = (MESSAGE_TYPES[0], MESSAGE_TYPES[-1])
 
 
 def message_type_of(properties: bytes) -> str:
-    """One of :data:`~broker.topics_and_groups.MESSAGE_TYPES`, in the order in which RocketMQ's
-    ``TopicMessageType.parseFromMessageProperty`` looks."""
+    """One of :data:`~broker.topics_and_groups.MESSAGE_TYPES`, by the rules and in the order of
+    RocketMQ's ``TopicMessageType.parseFromMessageProperty``."""
     if HALF.search(properties):
         return "TRANSACTION"
     if is_delayed(properties):
@@ -24,7 +24,7 @@ def message_type_of(properties: bytes) -> str:
 
 
 def check_message_type(topic: TopicConfig, properties: bytes) -> None:
-    """Raises :class:`~broker.errors.MessageTypeError` for a type that the topic does not take."""
+    """Raises :class:`~broker.errors.MessageTypeError` for a type that the topic does not allow."""
     expected = topic.message_type
     if expected in _TAKES_ALL:
         return

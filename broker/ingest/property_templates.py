@@ -1,10 +1,10 @@
-"""Builds the messages of producers with the least work for each.
+"""Builds messages to store, with little work for messages that resemble earlier ones.
 
 The properties of a producer's messages differ in their unique key only: ``UNIQ_KEY`` with 32
 characters between pairs such as ``WAIT true`` and ``TAGS a``. The rest is their *template*. It is
-read once. Three things are kept: the bytes to store, the tags code, and the words of the keys.
+parsed once. Three things are kept: the bytes to store, the tags code, and the keys.
 
-Where each message has keys of its own (``KEYS``), the template is what is left without them.
+If each message has keys of its own (``KEYS``), the template leaves out the keys too.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from store.message.record import (
 
 CLUSTER = b"CLUSTER"
 REPLY_TO = b"REPLY_TO_CLIENT" + NAME_END
-"""A message with this property is a request. RocketMQ's clients find the target of their reply by
-the property ``CLUSTER``, which its brokers put on every message."""
+"""A message with this property is a request of request-reply. RocketMQ's clients address their
+reply by the property ``CLUSTER``, which RocketMQ's brokers put on every message."""
 
 _UNIQUE_KEY_MARK = UNIQUE_KEY + NAME_END
 _KEYS_MARK = KEYS + NAME_END
 
 SIZE = Struct(">h")
-"""Of the properties, in a batch."""
+"""The size of the properties in a batch, as u16."""
 
 
 class PropertyTemplate(NamedTuple):
-    """The meaning of properties without their unique key."""
+    """Properties without their unique key, parsed."""
 
     before: bytes
     after: bytes

@@ -11,27 +11,27 @@ from broker.topics_and_groups import AUTO_CREATE_TOPIC
 
 
 class SendOptions(NamedTuple):
-    """Settings for few requests: most go to a topic that exists, and are no retries."""
+    """Settings that few requests need: most go to a topic that exists."""
 
     default_topic: str = AUTO_CREATE_TOPIC
-    """The template of the topic where that does not exist."""
+    """The template from which a missing topic is created."""
 
     default_queues: int = 4
-    """The queues of that topic, at most as many as its template has."""
+    """The number of queues of a created topic, at most as many as its template has."""
 
     times_max: int = -1
-    """The attempts of a message to a retry topic; below 0 as its group says."""
+    """The attempts that a message to a retry topic may have; below 0: as its group says."""
 
     message_group: bytes = b""
-    """If the message may go to any queue, those of one group go to the same."""
+    """The message group. If any queue will do, messages of one group go to the same queue."""
 
 
 class SendRequest(NamedTuple):
-    """One request: its numbers are in their range, its properties as sent."""
+    """One request. The wire has checked the ranges of its numbers; the properties are as sent."""
 
     topic: str
     queue_id: int
-    """Below 0 if any queue will do."""
+    """Below 0: any queue."""
 
     sys_flag: int
     born_timestamp: int
@@ -40,19 +40,19 @@ class SendRequest(NamedTuple):
     flag: int
     reconsume_times: int
     properties: bytes
-    """Of a batch: properties that are added to those of each message."""
+    """Of a batch: properties that are added to each message that lacks them."""
 
     options: SendOptions = SendOptions()
 
 
 class Sender(SendWaiter, Protocol):
-    """The submitter of a request, who waits for its answer."""
+    """The sender of a request, which waits for the answer."""
 
     queue_id: int
-    """Set by ingest: the real queue of the message."""
+    """Set by ingest: the queue of the message, also while it waits in another."""
 
     recall_handle: RecallHandle | None
-    """Set by ingest for a message that waits for a time: by it the sender can take it back."""
+    """Set by ingest for a timed message: the sender can recall the message by it."""
 
     def caller(self) -> Caller:
-        """Whose request it is. Asked only where there are quotas."""
+        """Who sent the request. Called only where there are quotas."""

@@ -1,6 +1,6 @@
 """Whether the replicated state has room for one more topic, group or offset (``StateLimits``).
 
-An older state may exceed a limit: its items stay and may be changed.
+A state from before a limit may exceed it: its items stay and may be changed.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from broker.topics_and_groups import TopicConfig
 
 
 def check_topic_quota(batcher: Batcher, topic: TopicConfig) -> None:
-    """Raises :class:`~broker.errors.QuotaExceededError` if an operator may not create or change
-    it."""
+    """Raises :class:`~broker.errors.QuotaExceededError` if there is no room for an operator to
+    create or change the topic."""
     totals = batcher.totals()
     known = batcher.topic(topic.name)
     if known is None and totals.topics >= STATE.topics_max:
@@ -22,7 +22,7 @@ def check_topic_quota(batcher: Batcher, topic: TopicConfig) -> None:
             f"at most {STATE.topics_max} are allowed; delete some first"
         )
     more = topic.queues - (0 if known is None else known.queues)
-    # A queue has room if its topic has. Older states may have more queues than are allowed, and a
+    # A queue has room if its topic has: older states may have more queues than are allowed, and a
     # group must have its retry topic there, too.
     if more > 0 and topic.queues > 1 and totals.queues + more > STATE.all_queues_max:
         raise QuotaExceededError(
@@ -32,8 +32,9 @@ def check_topic_quota(batcher: Batcher, topic: TopicConfig) -> None:
 
 
 def check_auto_created_topic_quota(batcher: Batcher, topic: TopicConfig) -> None:
-    """The same for a topic of a producer. It raises :class:`~broker.errors.UnknownTopicError`:
-    RocketMQ's clients then try another broker, and report a failure if there is none."""
+    """The same for a topic that a message creates. Raises
+    :class:`~broker.errors.UnknownTopicError`: RocketMQ's clients then try another broker, and
+    report a failure if there is none."""
     totals = batcher.totals()
     if totals.topics >= STATE.automatic_topics_max:
         what = f"{totals.topics} topics, of at most {STATE.automatic_topics_max}"
@@ -42,15 +43,15 @@ def check_auto_created_topic_quota(batcher: Batcher, topic: TopicConfig) -> None
     else:
         return
     raise UnknownTopicError(
-        f"topic[{topic.name}] not exist, apply first please! It is not created by sending to it: "
-        f"there are {what} with which that is done"
+        f"topic[{topic.name}] not exist, apply first please! A message does not create it: "
+        f"there are {what} up to which messages create topics"
     )
 
 
 def check_group_quota(batcher: Batcher, name: str, *, automatic: bool = False) -> None:
-    """Raises if there are too many groups to create another:
-    :class:`~broker.errors.UnknownGroupError` for a consumer, which shows it, and
-    :class:`~broker.errors.QuotaExceededError` for an operator."""
+    """Raises if there are too many groups: :class:`~broker.errors.UnknownGroupError` for a
+    consumer, whose client shows it, and :class:`~broker.errors.QuotaExceededError` for an
+    operator."""
     groups = batcher.totals().groups
     groups_max = STATE.automatic_groups_max if automatic else STATE.groups_max
     if groups >= groups_max:
@@ -66,7 +67,7 @@ def check_offset_quota(
     batcher: Batcher, offsets: int, group: str, topic: str, queue_id: int
 ) -> None:
     """Raises :class:`~broker.errors.QuotaExceededError` for the first offset of a group in a queue
-    if there are too many ``offsets`` already."""
+    if there are too many ``offsets``."""
     if offsets >= STATE.offsets_max and batcher.offset(group, topic, queue_id) is None:
         raise QuotaExceededError(
             f"no offset is kept for queue {queue_id} of {topic}: there are {offsets} offsets of "

@@ -1,1 +1,1 @@
-"""Work beside the traffic: retention, the check of derived files, proofs of the state."""
+"""Background work: retention, the check of derived files, state proofs."""

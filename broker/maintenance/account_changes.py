@@ -1,11 +1,11 @@
 """Changes of accounts and of the global white list, on the leader.
 
-A change is a command that has the whole new definition, made of the one that is applied. So changes
-are made one after the other. Each seals the secret key again, so that it is by the newest secret.
-The command is written only where all members of the group know it.
+A change is a command with the whole new definition, made from the applied one. So changes are made
+one after the other. Each seals the secret key again, with the newest cluster secret. The command is
+proposed only if all members of the group know it.
 
-A leader that finds no account at all writes that of its own ``admin.toml``, if it has one: so a
-cluster comes by its first admin.
+A leader without any account writes the account of its own ``admin.toml``, if it has one. So a
+cluster gets its first admin.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from dledger.node.member_features import MemberFeatures
 from dledger.wire.features import ACCESS_CONTROL
 
 LOOK_SECONDS = 1.0
-"""Pace: so often a leader without accounts looks whether it may write the first."""
+"""Pace: how often a leader without accounts checks whether it may write the first."""
 
 Done = Callable[[Refusal | None], None]
 
@@ -63,7 +63,7 @@ log = logging.getLogger(__name__)
 
 
 class AccountChanges:
-    """Of one broker whose access control is on."""
+    """Changes the accounts of one broker with access control."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class AccountChanges:
         wall_clock: Callable[[], int],
         first_admin: Credentials | None,
     ) -> None:
-        """``state`` gives what is applied, ``wall_clock`` milliseconds since 1970."""
+        """``state`` gives the applied state, ``wall_clock`` milliseconds since 1970."""
         self._access = access
         self._state = state
         self._batcher = batcher
@@ -88,33 +88,35 @@ class AccountChanges:
         self._busy = False
         self._timer: asyncio.TimerHandle | None = None
 
-    # --- what an admin asks
+    # --- changes by an admin
 
     def put_account(self, access_key: str, fields: Mapping[str, str], done: Done) -> None:
-        """Makes an account, or changes what ``fields`` name, in the names of RocketMQ's request 50.
+        """Creates an account, or changes the given ``fields``, named as in RocketMQ's request 50.
 
-        ``done`` is told once. Raises one of :data:`~broker.errors.REFUSALS`; it is not told then.
+        ``done`` is called once. Raises one of :data:`~broker.errors.REFUSALS`; ``done`` is not
+        called then.
         """
         self._change(partial(self._account_command, access_key, dict(fields)), done)
 
     def remove_account(self, access_key: str, done: Done) -> None:
-        """The same for an account that shall be no more. Raises as :meth:`put_account`."""
+        """Removes an account, otherwise as :meth:`put_account`."""
         self._change(partial(self._removal, access_key), done)
 
     def put_white_list(self, text: str, done: Done) -> None:
-        """The same for the global white list, patterns with commas between them."""
+        """Sets the global white list, patterns separated by commas, otherwise as
+        :meth:`put_account`."""
         self._change(partial(self._white_list_command, text), done)
 
     # --- the first account
 
     def leadership_changed(self, *, serving: bool) -> None:
-        """A leader may have to write the first account."""
+        """A new leader may have to write the first account."""
         self.stop()
         if serving and self._first_admin is not None:
             self._look(self._first_admin)
 
     def stop(self) -> None:
-        """Nothing is written any more by itself."""
+        """Stops writing the first account."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -133,17 +135,17 @@ class AccountChanges:
 
     def _first_ended(self, error: Refusal | None) -> None:
         if error is None:
-            log.info("wrote the account of admin.toml to the log: it is the first of this group")
+            log.info("wrote the account of admin.toml to the log, as the first of this group")
         else:
             log.debug("the account of admin.toml is not written now: %s", error)
 
-    # --- one after the other
+    # --- the queue of changes
 
     def _change(self, make: Callable[[], PutAccess], done: Done) -> None:
         self._batcher.check_serving()
         if not self._features.known_by_all(ACCESS_CONTROL):
             raise UnavailableError(
-                "not all members of the group are known to know accounts: a member is away, or "
+                "perhaps not all members of the group support accounts: a member is away, or "
                 "has an earlier program"
             )
         if len(self._waiting) >= STATE.account_changes_max:
@@ -180,7 +182,7 @@ class AccountChanges:
         table = self._state().access
         first = self._first_admin
         if first is not None and access_key != first.access_key and not has_accounts(table):
-            # From the first account in the log on, admin.toml does not count.
+            # Once the log has an account, admin.toml does not count any more.
             raise UnavailableError("the account of admin.toml is not in the log yet")
         definition = table.get(access_key)
         if definition is None:
@@ -236,7 +238,7 @@ class AccountChanges:
             for name, definition in accounts
             if name not in {WHITE_LIST, access_key}
         ):
-            raise RefusedError(f"{access_key} is the last admin: make another one before")
+            raise RefusedError(f"{access_key} is the last admin: create another one first")
 
     def _white_list_command(self, text: str) -> PutAccess:
         patterns = split_white_list(text)

@@ -1,13 +1,13 @@
 """Compares ConsumeQueues and key index with the log.
 
-The scrub calls it (``dledger/node/scrubber.py``) on the background executor. That executor also
-writes these files, so nobody else writes during a comparison. Only the part that the newest
-checkpoint covers counts: rows behind it may still be in memory.
+The scrub calls it (``dledger/node/scrubber.py``) on the background executor. Only that executor
+writes these files, so nothing is written during a comparison. Only the part that the newest
+checkpoint covers is compared: rows behind it may still be in memory.
 
-What is not whole is made again from the log as a block: of a ConsumeQueue
-(:mod:`broker.maintenance.queue_blocks_check`), or as a file of the key index
-(:mod:`broker.maintenance.key_files_check`). That takes all entries of its range, one behind the
-other. Where one of them is damaged the block stays as it is until a later pass.
+A wrong block of a ConsumeQueue (:mod:`broker.maintenance.queue_blocks_check`), or a wrong file of
+the key index (:mod:`broker.maintenance.key_files_check`), is rebuilt from the log. That needs all
+consecutive entries of its range. If one of them is damaged, the block stays unchanged until a later
+pass.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from store.state.machine_state import MachineState, decode_machine_state
 log = logging.getLogger(__name__)
 
 CHECKPOINT_BYTES_MAX = 1 << 30
-"""Pace: of this node's own checkpoint, which is read in one go."""
+"""Pace: the bytes of this node's own checkpoint, which is read at once."""
 
 
 class DerivedFilesCheck:
@@ -48,8 +48,8 @@ class DerivedFilesCheck:
     ) -> None:
         """``queue`` gives a queue by topic and id. ``save_tails`` writes tails to ``state/tails``.
 
-        ``unwritable`` is called where a file can be written no more, before the node stops: the
-        next start makes other files.
+        ``unwritable`` is called if a file cannot be written any more, before the node stops: the
+        next start creates other files.
         """
         self._store = store
         self._save_tails = save_tails
@@ -59,16 +59,17 @@ class DerivedFilesCheck:
         self._next_index = -1
 
     def begin_pass(self) -> None:
-        """Looks up what the newest checkpoint covers."""
+        """Reads which part the newest checkpoint covers."""
         state = self._covered()
         self._queues.begin_pass(state)
         self._keys.begin_pass(state)
         self._next_index = -1
 
     def check(self, entries: Sequence[Entry]) -> list[str]:
-        """Compares these entries with the files, and makes again what is not whole.
+        """Compares entries with the files, and rebuilds wrong blocks and files. Returns what was
+        wrong.
 
-        Entries of one pass come in order. Damaged ones are missing among them.
+        The entries of one pass come in order, without damaged ones.
         """
         try:
             return self._check(entries)
@@ -92,8 +93,8 @@ class DerivedFilesCheck:
         return told
 
     def end_pass(self) -> list[str]:
-        """Saves the tails that were sealed, and looks at all pages of the key index; what is not
-        whole there is made again in the next pass."""
+        """Saves the sealed tails, and checks all pages of the key index; wrong files are rebuilt in
+        the next pass."""
         tails = self._queues.sealed_tails()
         if tails:
             self._save_tails(tails)
@@ -104,8 +105,8 @@ class DerivedFilesCheck:
             index, _, data = self._store.read_checkpoint(-1, 0, CHECKPOINT_BYTES_MAX)
             checkpoint = decode_checkpoint(data, f"checkpoint {index}") if index >= 0 else None
         except DamagedError as error:
-            # The next checkpoint takes its place.
-            log.error("what is derived is not compared with the log: %s", error)
+            # The next checkpoint replaces it.
+            log.error("the derived files are not compared with the log: %s", error)
             return None
         return None if checkpoint is None else decode_machine_state(checkpoint.state)
 
@@ -116,4 +117,4 @@ def _batch_of(entry: Entry) -> Batch | None:
     try:
         return decode_batch(entry.body)
     except CorruptBatchError:
-        return None  # its CRC is right: a leader made it so, and applying it has failed
+        return None  # its CRC is right, so a leader made it like this; applying it has failed

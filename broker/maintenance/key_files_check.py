@@ -1,10 +1,10 @@
-"""Which ranges of the log the key index lacks, and making files of them again.
+"""Finds the ranges of the log that the key index lacks, and rebuilds their files.
 
-Each file of the key index says which records are in it. A *gap* is a range of the log that no whole
-file has. Key rows of a gap that the log has are gathered, and once all of the gap was read they
-make a file. So a missing file and a damaged one are the same, and a file of version 1 is replaced.
-A crash may leave a new file beside those that it replaces: files that overlap are made again as
-one.
+Each file of the key index has the range of its records. A *gap* is a range of the log without a
+correct file. The key rows of a gap are collected from the log, and become a file once the whole gap
+was read. So a missing file and a damaged one are handled alike, and a file of version 1 is
+replaced. A crash may leave a new file beside those that it replaces: overlapping files are rebuilt
+as one.
 """
 
 from __future__ import annotations
@@ -20,23 +20,24 @@ from store.log.entry import Entry
 from store.state.machine_state import MachineState
 
 GATHERED_BYTES = 16 << 20
-"""Rows of a gap that make a file, though it goes on: memory for them is bounded."""
+"""The number of rows after which a file is made although the gap continues, to bound the memory."""
 
 
 @dataclass(slots=True)
 class _Gap:
-    """Positions ``begin`` to before ``end``. ``reason`` says what is wrong with a file there."""
+    """The positions from ``begin`` to before ``end``. ``reason`` says what is wrong with a file
+    there."""
 
     begin: int
     end: int
     reason: str = ""
     renewed: bool = False
-    """A file is there that is made again though it is whole, so rows of the gap are not missing."""
+    """A correct file of the gap is rebuilt, so its rows do not count as missing."""
     rows: bytearray = field(default_factory=bytearray)
 
 
 class KeyFilesCheck:
-    """Background executor."""
+    """Runs on the background executor."""
 
     def __init__(self, keys: KeyIndex) -> None:
         self._keys = keys
@@ -45,7 +46,7 @@ class KeyFilesCheck:
         self._expired = 0
 
     def begin_pass(self, state: MachineState | None) -> None:
-        """``state``: of the newest checkpoint. Its rows are in files, and the index knows of them
+        """``state`` is that of the newest checkpoint. Its rows are in files, which the index knows
         soon after."""
         self._gaps = []
         doubtful, self._keys.doubtful = self._keys.doubtful, {}
@@ -77,14 +78,14 @@ class KeyFilesCheck:
             self._keys.remake(begin, end, b"")  # all its records have expired
 
     def begin_run(self, position: int) -> None:
-        """The next entry lies at ``position``, and the one before it was not read; 0 for the first
-        of the log."""
+        """The next entry is at ``position``, and the entry before it was not read; 0: the first
+        entry of the log."""
         self._since = position
         for gap in self._gaps:
             gap.rows.clear()
 
     def take(self, entry: Entry, key_rows: Bytes) -> list[str]:
-        """Takes the next entry, and its key rows."""
+        """Takes the next entry with its key rows. Returns what was wrong."""
         told: list[str] = []
         if not self._gaps or self._gaps[0].begin >= entry.end:
             return told
@@ -105,7 +106,7 @@ class KeyFilesCheck:
         return told
 
     def _covers(self, gap: _Gap) -> bool:
-        """Whether all of the gap so far was read."""
+        """Whether the whole gap was read so far."""
         return self._since <= max(gap.begin, self._expired)
 
     def _close(self, gap: _Gap, end: int) -> list[str]:
@@ -119,7 +120,7 @@ class KeyFilesCheck:
         return [reason] if reason else []
 
     def end_pass(self) -> list[str]:
-        """Files that are not whole are pending from now on."""
+        """Marks wrong files as pending."""
         self._look_at(self._keys.files)
         return []
 
@@ -132,8 +133,8 @@ class KeyFilesCheck:
 
 
 def _is_renewed(file: IndexFile, pending: Iterable[int]) -> bool:
-    """Whether a whole file is made again: for its version, or for a pending file that begins in its
-    range and so in no gap."""
+    """Whether a correct file is rebuilt: because of its version, or because a pending file begins
+    in its range, and so in no gap."""
     return file.version != VERSION or any(
         file.first_position <= start <= file.last_position for start in pending
     )

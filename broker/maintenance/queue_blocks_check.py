@@ -1,8 +1,8 @@
-"""Comparing blocks of ConsumeQueues with the log, and making them again from it.
+"""Compares blocks of ConsumeQueues with the log, and rebuilds them from it.
 
-The rows of a block are gathered as the log gives them, one entry behind the other. Of a block that
-is sealed and whole their CRC alone is kept; it must be that of the seal. Of any other the rows are
-kept. Where the disk has the same, the block is sealed; else it is written again.
+The rows of a block are collected from consecutive entries of the log. For a sealed and correct
+block only their CRC is kept, which must be the seal's. For any other block the rows are kept. If
+the disk has the same rows, the block is sealed; otherwise it is written again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _Key: TypeAlias = tuple[str, int]
 
 
 class _Block:
-    """Rows ``first`` to ``end`` of the block that begins at ``begin``, from the log."""
+    """The rows from ``first`` to ``end`` of the block at ``begin``, from the log."""
 
     __slots__ = ("begin", "crc", "end", "first", "position", "reason", "rows", "seal_crc")
 
@@ -36,38 +36,38 @@ class _Block:
         self.rows: bytearray | None = None
         self.seal_crc = UNKNOWN
         self.reason = ""
-        """What is wrong on the disk."""
+        """What is wrong on disk."""
 
 
 class QueueBlocksCheck:
-    """Background executor."""
+    """Runs on the background executor."""
 
     def __init__(self, queue: Callable[[str, int], ConsumeQueue | None]) -> None:
         """``queue`` gives a queue by topic and id."""
         self._queue = queue
         self._ends: dict[_Key, int] = {}
-        """Where queues end by the newest checkpoint."""
+        """The ends of queues in the newest checkpoint."""
         self._blocks: dict[_Key, _Block] = {}
         self._seen: set[_Key] | None = None
-        """The queues that came since the first entry of the log; ``None`` in a later run."""
+        """The queues seen since the first entry of the log; ``None`` in a later run."""
         self._wrong: set[tuple[_Key, int]] = set()
-        """Blocks whose seal is not of what the log says."""
+        """Blocks whose seal differs from the log."""
         self._sealed: dict[_Key, Tail] = {}
-        """Tails that are not saved yet."""
+        """Sealed tails that are not saved yet."""
 
     def begin_pass(self, state: MachineState | None) -> None:
-        """``state``: of the newest checkpoint."""
+        """``state`` is that of the newest checkpoint."""
         queues = () if state is None else state.queues
         self._ends = {(each.topic, each.queue_id): each.end_offset for each in queues}
         self.begin_run(is_first=False)
 
     def begin_run(self, *, is_first: bool) -> None:
-        """The entry before the next one was not read, or the log begins with it."""
+        """The entry before the next one was not read, or the next one is the first of the log."""
         self._blocks = {}
         self._seen = set() if is_first else None
 
     def take(self, batch: Batch) -> list[str]:
-        """Takes the next entry; says what was wrong, and is whole again."""
+        """Takes the next entry. Returns what was wrong and is repaired."""
         told: list[str] = []
         for run in batch.runs:
             key = (run.topic, run.queue_id)
@@ -86,7 +86,7 @@ class QueueBlocksCheck:
         return told
 
     def sealed_tails(self) -> dict[_Key, Tail]:
-        """The tails that were sealed since the last call, of queues that have not grown."""
+        """The tails sealed since the last call, of queues that have not grown."""
         sealed, self._sealed = self._sealed, {}
         queues = ((key, self._queue(*key)) for key in sealed)
         return {
@@ -119,7 +119,7 @@ class QueueBlocksCheck:
 
     @staticmethod
     def _look(queue: ConsumeQueue, block: _Block, stop: int) -> bool:
-        """Looks at what the disk has of a block, which is sealed and whole, or is not."""
+        """Reads a block from disk; returns whether it is sealed and correct."""
         disk = queue.on_disk()
         try:
             if stop < block_of(block.begin, queue.rows_per_file)[1]:
@@ -135,7 +135,7 @@ class QueueBlocksCheck:
         return not block.reason and block.seal_crc != UNKNOWN
 
     def _end(self, queue: ConsumeQueue, key: _Key, block: _Block) -> list[str]:
-        """All rows of the block are here."""
+        """Compares a block once all its rows are collected."""
         if block.rows is None:
             if block.crc != block.seal_crc:
                 self._wrong.add((key, block.begin))
@@ -153,7 +153,7 @@ class QueueBlocksCheck:
             at = next(k for k, pair in enumerate(pairs) if pair[0] != pair[1]) // ROW_SIZE
             reason = _located(queue, block.first + at, "the row differs from the log")
         if queue.first_offset >= block.end:
-            return []  # meanwhile the queue has given it up
+            return []  # the block has expired meanwhile
         if found != block.rows:
             disk.write(block.first, bytes(block.rows))
         self._seal(queue, key, disk, block)
@@ -165,7 +165,7 @@ class QueueBlocksCheck:
     def _seal(self, queue: ConsumeQueue, key: _Key, disk: QueueRows, block: _Block) -> None:
         crc = block.crc
         if block.first > block.begin:
-            # The log has given up the rows before. What stands there counts for nothing.
+            # The rows before have expired with the log. Their bytes do not count.
             try:
                 before = disk.read_disk(block.begin, block.first)
             except DamagedError:

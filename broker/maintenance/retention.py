@@ -1,12 +1,12 @@
 """Retention: the leader decides which part of the log expires, and every replica follows.
 
-The decision is a command in the log, so the minimum offset of a queue is the same everywhere, and
-the same again after a restart.
+The decision is a command in the log. So the minimum offset of a queue is the same on all replicas,
+also after a restart.
 
-A part that is too old, or too much, goes although a member may lack it: that member is refilled
-(``dledger/node/snapshot_receiver.py``). A part that it fetches now is kept. Scheduled messages are
-kept, and everything behind them. Above the disk's second watermark the oldest segments go in any
-case (:mod:`store.io.disk_watermarks`).
+A part that is too old or too large expires even if a member lacks it: that member is refilled
+(``dledger/node/snapshot_receiver.py``). A part that a member is fetching is kept. Scheduled
+messages are kept, and everything behind them. Above the disk's second watermark the oldest segments
+expire in any case (:mod:`store.io.disk_watermarks`).
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ log = logging.getLogger(__name__)
 
 
 class Needs(NamedTuple):
-    """The part of the log that must stay for now; each is asked at every look."""
+    """The parts of the log that must be kept; each is asked at every check."""
 
     refill_index: Callable[[], int | None]
-    """The index of the first entry that a member fetches now; None if none does."""
+    """The index of the first entry that a member is fetching; None if no member fetches."""
     positions: Sequence[Callable[[], int | None]]
-    """The position of the first message that waits: for its time, or for the end of its
-    transaction; None if none waits."""
+    """The position of the first message that waits for its time or for the end of its transaction;
+    None if none waits."""
 
 
 class Retention:
-    """Looks now and then whether something is due; does nothing but on a leader."""
+    """Checks regularly whether a part of the log is due; acts only on a leader."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Retention:
         self._looks.stop()
 
     def check_soon(self) -> None:
-        """Looks at once: the disk fills up."""
+        """Checks at once, because the disk fills up."""
         self._looks.hurry()
 
     def _check(self) -> None:
@@ -94,7 +94,7 @@ class Retention:
         try:
             position = self.due_position()
         except DiskFullError as error:
-            log.warning("cannot look for old segments now: %s", error)
+            log.warning("cannot check for old segments now: %s", error)
             return
         except (StoreError, OSError) as error:
             self._fail(error)
@@ -104,19 +104,19 @@ class Retention:
         space = self._store.disk_space()
         if self._policy.watermarks.level(space) >= DiskLevel.FORCE:
             log.warning(
-                "the disk is %(percent).1f %% full: giving up the log below position %(position)d, "
-                "however new it is",
+                "the disk is %(percent).1f %% full: expiring the log below position %(position)d, "
+                "regardless of its age",
                 {"percent": space.used_percent, "position": position},
             )
         else:
-            log.info("giving up the log below position %(position)d", {"position": position})
+            log.info("expiring the log below position %(position)d", {"position": position})
         try:
             self._batcher.add_command(Expire(position))
         except ProposeError as error:
-            log.warning("cannot give up old segments now: %s", error)
+            log.warning("cannot expire old segments now: %s", error)
 
     def due_position(self) -> int:
-        """Where the log may begin; 0 if nothing is due."""
+        """The position below which the log may expire; 0 if nothing is due."""
         spans = self._store.segments()
         times = self._machine.segment_times
         stats = [SegmentStats(span.start, span.end, times.get(span.start)) for span in spans]
@@ -133,7 +133,7 @@ class Retention:
         return position if spans and position > spans[0].start else 0
 
     def _refilling_position(self, stats: list[SegmentStats]) -> int:
-        """From where on members in a refill have still to fetch the log."""
+        """The position from which on members in a refill still need the log."""
         needed = self._needs.refill_index()
         if needed is None:
             return stats[-1].end if stats else 0
@@ -143,8 +143,8 @@ class Retention:
             return 0
 
     def _waiting_position(self, stats: list[SegmentStats]) -> int:
-        """The start of the segment with the first message that still waits: for its time, or for
-        the end of its transaction."""
+        """The start of the segment with the first message that waits for its time or for the end of
+        its transaction."""
         needed = [oldest() for oldest in self._needs.positions]
         waiting = [position for position in needed if position is not None]
         if not waiting:

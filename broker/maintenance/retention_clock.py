@@ -1,8 +1,8 @@
-"""The clock by which messages become old.
+"""The clock for the age of messages.
 
-Nothing brings back what a clock that was ahead has given up. So this one follows the wall clock,
-but goes at most twice as fast as time passes. One that is set ahead for ten seconds makes messages
-older by ten seconds more, whether it was an hour ahead or a year.
+Messages that expired because a clock was ahead are lost for ever. So this clock follows the wall
+clock, but runs at most twice as fast as real time. A wall clock that is ahead for ten seconds ages
+messages by ten more seconds, whether it was ahead by an hour or a year.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 PACE_MAX = 2.0
-"""Pace: milliseconds in a true one. A clock that is rightly a day ahead is followed in a day."""
+"""Pace: milliseconds of this clock in a real one. A correct clock that is a day ahead is reached in
+a day."""
 
 
 class RetentionClock:
-    """It is to be asked now and then; what passed since it was last asked counts as true time."""
+    """It must be asked regularly; the time since the last call counts as real time."""
 
     def __init__(self, wall_clock: Callable[[], int], monotonic: Callable[[], float]) -> None:
         """``wall_clock`` gives ms since 1970, ``monotonic`` seconds."""

@@ -1,12 +1,13 @@
-"""Continuous proof: the brokers of a group show each other that their states agree.
+"""State proofs: the brokers of a group compare their states continuously.
 
-Every ``proof_ms`` in which something changed, the leader writes a command ``proof``. Each member
-takes the digests of its state after the entry with that command, the *point*, and reports them to
-the leader. The next ``proof`` lists the voters' digests of the point before. So every member judges
-itself by the log, not by the leader. For each table more than half of the voters are right. A
-member that differs, the leader too, drops its state (:mod:`dledger.node.state_divergence`). A
-member that comes to the entry later, or reads it again at a start, judges itself in the same way.
-Without a majority all members report it and go on.
+The leader proposes a command ``proof`` every ``proof_ms``, if anything changed. Each member takes
+the digests of its state after the entry with that command, the *point*, and reports them to the
+leader. The next ``proof`` lists the voters' digests of the previous point. So every member judges
+itself by the log, not by the leader. For each table the digest of more than half of the voters is
+right. A member that differs, even the leader, drops its state
+(:mod:`dledger.node.state_divergence`). A member that applies the entry later, or again after a
+start, judges itself in the same way. Without a majority for a digest, all members report it and
+continue.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ from store.state.state_digests import (
 )
 
 POINTS_KEPT = 8
-"""A member keeps this number of its own digests; the next proof has the last point's."""
+"""The number of own digests that a member keeps; the next proof has those of the last point."""
 
 REPORT_WAITS_MAX = 4
-"""Pace: the leader waits for missing reports of members that have the point in this number of
-rounds."""
+"""Pace: the number of rounds in which the leader waits for missing reports of members that have the
+point."""
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +50,7 @@ class Changing(Protocol):
 
 
 class StateProofs:
-    """Of one broker."""
+    """The state proofs of one broker."""
 
     def __init__(
         self,
@@ -60,11 +61,11 @@ class StateProofs:
         loop: asyncio.AbstractEventLoop,
         seconds: float,
     ) -> None:
-        """A leader looks every ``seconds`` whether there is something to prove; 0: never."""
+        """A leader checks every ``seconds`` whether a proof is due; 0: never."""
         self.differing: dict[str, tuple[str, ...]] = {}
-        """The tables in which members differ from the majority, as the last proof said."""
+        """The tables in which members differ from the majority, by the last proof."""
         self.contested: tuple[str, ...] = ()
-        """Those of which no majority said one thing then."""
+        """The tables without a majority for one digest."""
         self.judged = -1
         """The point of that proof."""
         self._node = node
@@ -74,42 +75,40 @@ class StateProofs:
         self._rounds = Periodic(loop, seconds, self._look)
         self._own: dict[int, bytes] = {}
         self.point = -1
-        """The last one; -1 for none since the start."""
-        self._written = (
-            -1
-        )  # the newest point of which the log says who is right, or that nobody knows
-        self._reports: dict[str, bytes] = {}  # of the last point, to this leader
+        """The last point; -1 for none since the start."""
+        self._written = -1  # the newest point that the log has decided, or left without a majority
+        self._reports: dict[str, bytes] = {}  # for the last point, to this leader
         self._looks = 0
         self._staged = False
         node.state_divergence.on_report = self.received
 
     def stop(self) -> None:
-        """Nothing is proved any more."""
+        """Stops the proofs."""
         self._rounds.stop()
 
     def restored(self, digests: bytes) -> None:
-        """The state begins with that of the checkpoint."""
+        """The state of a checkpoint was restored."""
         checkpoint = self._node.store.recovered.checkpoint
         if checkpoint is not None:
             self._keep(checkpoint.index, digests)
 
     @property
     def problems(self) -> list[str]:
-        """The present mistakes, for people."""
+        """The present divergences as text."""
         wrong = self._node.state_divergence.wrong
-        own = f"its state differs from the group's, in: {wrong}; it is taken again from the log"
+        own = f"its state differs from the group's, in: {wrong}; it is being rebuilt from the log"
         lines = [own] if wrong else []
         if self.contested:
             lines.append(
-                f"after entry {self.judged} the members have different states, and no majority "
-                f"the same, in: {', '.join(self.contested)}"
+                f"after entry {self.judged} the states of members differ, without a majority, "
+                f"in: {', '.join(self.contested)}"
             )
         return lines
 
     def applied(self, index: int, proof: Proof, digests: bytes) -> None:
-        """The entry of that index holds the proof; ``digests`` are of the state after it.
+        """The entry of that index has the proof; ``digests`` are those of the state after it.
 
-        Raises :class:`~dledger.errors.InvariantError` for a proof that cannot be read.
+        Raises :class:`~dledger.errors.InvariantError` for a proof that cannot be decoded.
         """
         self._keep(index, digests)
         if proof.point >= 0:
@@ -127,12 +126,12 @@ class StateProofs:
         self._report()
 
     def received(self, peer: str, report: StateReport) -> None:
-        """A member says what its state was."""
+        """Takes a member's report of its digests."""
         if report.index == self.point and len(report.digests) == DIGESTS_BYTES:
             self._reports[peer] = report.digests
 
     def leadership_changed(self, leadership: Leadership) -> None:
-        """A new leader has not heard the reports to the one before."""
+        """A new leader has no reports yet."""
         self.stop()
         if leadership.serving:
             if self._seconds:
@@ -153,8 +152,8 @@ class StateProofs:
         self.judged = point
         if verdict.contested and verdict.contested != self.contested:
             log.error(
-                "%s: after entry %d the members have different states, and no majority of the "
-                "voters the same: %s; nobody knows who is right, and all go on",
+                "%s: after entry %d the states of members differ, without a majority of the "
+                "voters: %s; the right state is unknown, and all members continue",
                 name,
                 point,
                 ", ".join(verdict.contested),
@@ -162,7 +161,7 @@ class StateProofs:
         for member, tables in wrong.items():
             if member != name and self.differing.get(member) != tables:
                 log.error(
-                    "%s: the state of %s after entry %d is not that of a majority of the voters, "
+                    "%s: the state of %s after entry %d differs from a majority of the voters, "
                     "in: %s",
                     name,
                     member,
@@ -178,7 +177,7 @@ class StateProofs:
         elif verdict.decided:
             self._node.state_divergence.agreed(point)
 
-    # --- telling
+    # --- reporting
 
     def _report(self) -> None:
         digests, leader = self._own.get(self.point), self._node.core.leader
@@ -194,7 +193,7 @@ class StateProofs:
     def _look(self) -> None:
         if self._staged or self._machine.changed_index <= self._written:
             return
-        if len(self._node.core.configuration.members) < 2:  # nobody to agree with
+        if len(self._node.core.configuration.members) < 2:  # no other member to compare with
             return
         if not self._node.features.known_by_all(STATE_PROOF) or self._waits():
             return
@@ -217,7 +216,7 @@ class StateProofs:
     def _waits(self) -> bool:
         """Whether a report of the last point may still come."""
         core = self._node.core
-        self._report()  # the own state, where the point was applied before this node led
+        self._report()  # this node's own digests, if it applied the point before it led
         if self.point <= self._written or not core.leads:
             return False
         peers = core.progress

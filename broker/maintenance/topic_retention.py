@@ -1,11 +1,11 @@
-"""Retention by topic: how long consumers get the messages of a topic that wants it shorter.
+"""Retention by topic, for topics with a shorter retention than the log.
 
-All topics share one log, so this frees no disk. It moves the minimum offset of each queue, as
-Kafka's log start offset. The bytes go when their segments expire
+All topics share one log, so this frees no space. It moves the minimum offset of each queue, like
+Kafka's log start offset. The bytes are deleted when their segments expire
 (:mod:`broker.maintenance.retention`).
 
-The leader looks up by store times where a queue shall begin, and puts the offset into the log. So
-replicas neither look at a clock nor at the records, and have the same minimum offsets.
+The leader finds the new minimum offset of a queue by store times, and puts it into the log. So
+replicas need neither a clock nor the records, and have the same minimum offsets.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ from store.io.filesystem import Bytes
 from store.message.batch import QUEUE_ROW
 
 RETENTION_MS_MIN = 1000
-"""What is shorter would take messages away before a consumer can ask for them."""
+"""The shortest retention: with a shorter one, messages could expire before a consumer can get
+them."""
 
 SLACK = 20
-"""Pace: a queue is trimmed once its first message is older by a twentieth of the retention. So a
-queue with many messages is searched now and then, and not with every look."""
+"""Pace: a queue is trimmed once its first message is too old by a twentieth of the retention. So a
+queue with many messages is searched seldom, not at every check."""
 
 _STORE_TIME = Struct(">q")
 
@@ -44,7 +45,7 @@ log = logging.getLogger(__name__)
 
 
 class TopicRetention:
-    """Looks now and then which queues may begin later; does nothing but on a leader."""
+    """Checks regularly which queues can be trimmed; acts only on a leader."""
 
     def __init__(
         self,
@@ -57,8 +58,8 @@ class TopicRetention:
         loop: asyncio.AbstractEventLoop,
         wall_clock: Callable[[], int],
     ) -> None:
-        """``known_by_all``: whether all members know the commands. ``reserved_ms`` is how old the
-        whole log may become, None if any age is right. ``wall_clock`` gives ms since 1970."""
+        """``known_by_all``: whether all members know the commands. ``reserved_ms`` gives the
+        retention of the log, None if it is kept for ever. ``wall_clock`` gives ms since 1970."""
         self._machine = machine
         self._reader = reader
         self._batcher = batcher
@@ -70,13 +71,13 @@ class TopicRetention:
         self._looks = Periodic(loop, CHECK_SECONDS, self._check)
         self._look: asyncio.Task[None] | None = None
         self._oldest: dict[tuple[str, int], tuple[int, int]] = {}
-        """By topic and queue id: the first offset, and when its message was stored, ms."""
+        """By topic and queue id: the first offset and the store time of its message in ms."""
 
     def command(self, topic: str, retention_ms: int) -> PutTopicRetention:
-        """The command that gives a topic another retention; 0 takes it away.
+        """The command that sets the retention of a topic; 0 removes it.
 
-        Raises :class:`~broker.errors.RefusedError` for one that cannot be, and
-        :class:`~broker.errors.UnavailableError` while a member may not know it.
+        Raises :class:`~broker.errors.RefusedError` for an invalid retention, and
+        :class:`~broker.errors.UnavailableError` while a member may not know the command.
         """
         reserved_ms = self._reserved_ms()
         if retention_ms and retention_ms < RETENTION_MS_MIN:
@@ -87,23 +88,23 @@ class TopicRetention:
         if reserved_ms is not None and retention_ms > reserved_ms:
             raise RefusedError(
                 f"{topic} cannot keep its messages for {retention_ms} ms: the log of all topics "
-                f"goes after {reserved_ms} ms; raise fileReservedTime first"
+                f"is kept for {reserved_ms} ms; raise fileReservedTime first"
             )
         if not self._known_by_all():
             raise UnavailableError(
-                "not all members of the group are known to know the retention of topics: a member "
+                "perhaps not all members of the group support the retention of topics: a member "
                 "is away, or has an earlier program"
             )
         return PutTopicRetention(topic, retention_ms, self._wall_clock())
 
-    # --- the look
+    # --- the checks
 
     def start(self) -> None:
-        """Begins to look."""
+        """Begins the checks."""
         self._looks.start()
 
     def stop(self) -> None:
-        """Ends it."""
+        """Ends the checks."""
         self._looks.stop()
         if self._look is not None:
             self._look.cancel()
@@ -113,7 +114,7 @@ class TopicRetention:
         self.look()
 
     def look(self) -> None:
-        """Looks now, unless a look is under way."""
+        """Checks now, unless a check is in progress."""
         busy = self._look is not None and not self._look.done()
         if not self._batcher.serving or busy or not self._known_by_all():
             return
@@ -126,7 +127,7 @@ class TopicRetention:
             self._look = self._loop.create_task(self._trim(found))
 
     async def _trim(self, topics: Sequence[tuple[str, int]]) -> None:
-        """One queue after the other, so that a node with many is not kept from its work."""
+        """Trims queues one after the other, so that many queues do not block a node."""
         known, self._oldest = self._oldest, {}
         for topic, retention_ms in topics:
             for queue_id, queue in [*self._machine.queues(topic).items()]:
@@ -135,7 +136,7 @@ class TopicRetention:
                     oldest = known.get((topic, queue_id), (-1, 0))
                     await self._trim_queue((topic, queue_id), queue, retention_ms, oldest)
                 except (ProposeError, StoreError) as error:
-                    log.debug("cannot look how old %s/%d is now: %s", topic, queue_id, error)
+                    log.debug("cannot read the age of %s/%d now: %s", topic, queue_id, error)
 
     async def _trim_queue(
         self,
@@ -144,7 +145,7 @@ class TopicRetention:
         retention_ms: int,
         oldest: tuple[int, int],
     ) -> None:
-        """``oldest``: what :attr:`_oldest` had of the queue."""
+        """``oldest``: the value of :attr:`_oldest` for the queue."""
         first, end = queue.first_offset, queue.end_offset
         if first == end:
             return
@@ -154,14 +155,14 @@ class TopicRetention:
         begin_ms = self._clock.now_ms() - retention_ms
         if oldest[1] < begin_ms - retention_ms // SLACK:
             begin = await self._first_from(queue, key[1], begin_ms)
-            # Reads of the disk lie between; a change that is acknowledged meanwhile holds. A topic
-            # that was deleted and made again loses nothing: its offsets go on where they ended.
+            # The disk was read in between; a change that was acknowledged meanwhile counts. A topic
+            # that was deleted and created again loses nothing: its offsets continue.
             topic = self._batcher.topic(key[0])
             if topic is not None and topic.retention_ms == retention_ms:
                 self._batcher.add_command(Trim(*key, begin))
 
     async def _first_from(self, queue: ConsumeQueue, queue_id: int, time_ms: int) -> int:
-        """The first offset of the queue whose message was stored at ``time_ms`` or later."""
+        """The first offset whose message was stored at ``time_ms`` or later."""
         low, high = queue.first_offset, queue.end_offset
         while low < high:
             middle = (low + high) // 2
@@ -172,11 +173,11 @@ class TopicRetention:
         return low
 
     async def _store_time(self, queue: ConsumeQueue, queue_id: int, offset: int) -> int:
-        """When the message was stored, ms. The reader compares the row with its record: a corrupt
-        row must not give up messages. Raises :class:`~store.errors.StoreError`."""
+        """The store time of a message in ms. The reader compares the row with its record: a corrupt
+        row must not trim messages. Raises :class:`~store.errors.StoreError`."""
         row = queue.read(offset, 1)
         if not row:
-            raise StoreError(f"the queue has no offset {offset} any more")
+            raise StoreError(f"the queue no longer has offset {offset}")
         position, size, _code = QUEUE_ROW.unpack(row)
         read: asyncio.Future[Sequence[Bytes]] = self._loop.create_future()
         ranges = [row_range(queue, queue_id, offset, position, size)]

@@ -1,4 +1,4 @@
-"""Counters of one process since it started, for runtime info and ``/status``, and their rates."""
+"""Counters of one process since its start, and their rates, for runtime info and ``/status``."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from store.io.filesystem import Bytes
 from store.message.batch import QUEUE_ROW
 
 SPANS = (1, 6, 60)
-"""Samples over which rates are averaged: RocketMQ's 10, 60 and 600 seconds."""
+"""The numbers of samples over which rates are averaged: RocketMQ's 10, 60 and 600 seconds."""
 
 DAY_MS = 86_400_000
 
 
 @dataclass(slots=True)
 class BrokerMetrics:
-    """Messages, unless the name says pulls. ``boot_ms`` is when the process started.
+    """Counts of messages, unless the name says pulls. ``boot_ms`` is the start time of the process.
 
-    As with RocketMQ, a message that waits counts when it is stored for that, and when delivered.
+    As in RocketMQ, a scheduled message counts when it is stored to wait, and again when it is
+    delivered.
     """
 
     boot_ms: int
@@ -48,14 +49,14 @@ class Sample(NamedTuple):
 
 
 class DayStartCounts(NamedTuple):
-    """What had been put and got when a day (UTC) began."""
+    """The counts at the beginning of a day (UTC)."""
 
     put_messages: int = 0
     get_messages: int = 0
 
 
 class MessageRates:
-    """Counts what goes in and out, for all ports. Looks at the counters every ten seconds.
+    """Counts messages in and out, for all ports, and samples the counters every ten seconds.
 
     ``wall_clock`` gives milliseconds since 1970.
     """
@@ -81,12 +82,12 @@ class MessageRates:
         self._samplings.stop()
 
     def stored(self, topic: str, rows: Bytes) -> None:
-        """A run of messages was committed; ``rows`` are those of its ConsumeQueue."""
+        """Counts a committed run of messages; ``rows`` are their ConsumeQueue rows."""
         self._stats.put_messages += len(rows) // QUEUE_ROW.size
         self.topic_metrics.stored(topic, rows)
 
     def pulled(self, topic: str, group: str, messages: int, size: int) -> None:
-        """A pull has ended; it brought messages, or none."""
+        """Counts an answered pull, with or without messages."""
         stats = self._stats
         if not messages:
             stats.pulls_missed += 1
@@ -96,13 +97,14 @@ class MessageRates:
         meter = self._got.get((topic, group))
         if meter is None:
             meter = self._got.of((topic, group))
-        # Not Meter.add: each pull of a single message comes here.
+        # Inlined Meter.add, because each pull of a single message comes here.
         meter.messages += messages
         meter.bytes += size
         meter.steps += 1
 
     def tps(self, count: Callable[[Sample], int]) -> str:
-        """A second, over the spans, separated by spaces; as far back as there are samples."""
+        """The rates per second over the spans, separated by spaces; over fewer samples if there are
+        not enough."""
         now = self._sample()
         parts = []
         for span in SPANS:

@@ -1,4 +1,4 @@
-"""Which version of the program this process runs."""
+"""The version of the running program."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from functools import cache
 from importlib import metadata
 
 UNKNOWN = "unknown"
-"""Of a program that was never installed, such as a checkout on the Python path."""
+"""The version of a program that is not installed, such as a checkout on the Python path."""
 
 
 @cache
 def program_version() -> str:
-    """The version of the installed package, as at the first call: an upgrade may replace its files
+    """The version of the installed package at the first call. An upgrade may replace the files
     while the process runs."""
     try:
         return metadata.version("dledger")

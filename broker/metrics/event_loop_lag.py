@@ -1,4 +1,4 @@
-"""How late the event loop runs what is due: the time in which nobody was served."""
+"""The lag of the event loop: how late it runs due timers."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Callable
 from dledger.histogram import Histogram
 
 INTERVAL_SECONDS = 0.1
-"""Between two timers. A stall that begins and ends between them is not seen."""
+"""The seconds between two timers. A stall that begins and ends between them is missed."""
 
 
 class EventLoopLag:
-    """Sets a timer again and again, and measures how late it comes."""
+    """Sets a timer regularly, and measures how late it fires."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float]) -> None:
-        """``clock`` gives seconds that never run backward."""
+        """``clock`` gives seconds of a monotonic clock."""
         self.seconds = Histogram()
         self._loop = loop
         self._clock = clock
@@ -33,6 +33,6 @@ class EventLoopLag:
             self._timer = None
 
     def _fired(self) -> None:
-        # A loop that counts whole milliseconds may be early by one.
+        # A loop with a resolution of milliseconds may be early by one.
         self.seconds.observe(max(self._clock() - self._due_at, 0.0))
         self.start()

@@ -1,4 +1,4 @@
-"""Figures of the last hours, for charts: samples, in memory and bounded."""
+"""Samples of the last hours for charts, in memory and bounded."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from typing import NamedTuple
 from broker.limits import METRICS
 
 STEP_SECONDS = 10
-"""Between two samples."""
+"""The seconds between two samples."""
 
 
 class HistorySample(NamedTuple):
-    """What one node counted in one step. Whoever does not lead counts nothing."""
+    """The counts of one node in one step. A node that does not lead counts nothing."""
 
     time_ms: int
-    """The end of the step, since 1970."""
+    """The end of the step, in ms since 1970."""
     stored: int
-    """Messages that were stored."""
+    """Stored messages."""
     delivered: int
-    """Messages that were given out."""
+    """Delivered messages."""
     log_bytes: int
-    """By so much the log grew."""
+    """The growth of the log in bytes."""
     commit_us: int
-    """From proposing an entry until it was committed, the mean; -1 where there was none."""
+    """The mean time from proposing an entry until its commit; -1 without entries."""
     lag: int
-    """Messages that consumer groups have still to consume; -1 where it is not known."""
+    """The lag of all consumer groups in messages; -1 if unknown."""
 
 
 _PACKED = Struct(f"<{len(HistorySample._fields)}q")
@@ -43,10 +43,10 @@ class History:
         return len(self._packed)
 
     def add(self, sample: HistorySample) -> None:
-        """Puts it in the place of the oldest, once there are so many."""
+        """Adds a sample; the oldest is dropped if there are too many."""
         self._packed.append(_PACKED.pack(*sample))
 
     def since(self, time_ms: int) -> Iterator[HistorySample]:
-        """The samples that are not older, the oldest first."""
+        """The samples from ``time_ms`` on, oldest first."""
         samples = map(HistorySample._make, map(_PACKED.unpack, self._packed))
         return (sample for sample in samples if sample.time_ms >= time_ms)

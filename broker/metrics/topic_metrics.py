@@ -1,9 +1,9 @@
-"""What goes in and out by topic and by group: counted on the leader, told to tools (315).
+"""Counters of messages in and out by topic and by group, on the leader, for tools (315).
 
-A meter is added to once for each run of messages in an entry, each pull and each message sent back,
-never for a single message of a batch. It keeps sums of ten seconds, ten minutes and an hour, and
-only those in which something came, so a topic that rests costs nothing. Statistics are no part of
-the replicated state: they begin again with the process, and with a new leader.
+A meter counts once for each run of messages in an entry, each pull and each message sent back, not
+for each message of a batch. It has sums of ten seconds, ten minutes and an hour. Empty ones are not
+kept, so an idle topic costs nothing. The counters are not part of the replicated state: they start
+again with the process and with a new leader.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from store.io.filesystem import Bytes
 from store.message.batch import QUEUE_ROW
 
 SAMPLE_SECONDS = 10
-"""How often what was counted is put away (:meth:`TopicMetrics.sample` is called as often)."""
+"""The seconds between two calls of :meth:`TopicMetrics.sample`."""
 
 
 class Span(NamedTuple):
-    """A window of time and the buckets that it is made of."""
+    """A window of time: the length and the number of its buckets."""
 
     unit_seconds: int
     units: int
@@ -40,7 +40,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class WindowSums(NamedTuple):
-    """Of one window: how much, in how many steps, in what time."""
+    """The sums of one window: messages, bytes, steps and seconds."""
 
     messages: int = 0
     bytes: int = 0
@@ -49,14 +49,14 @@ class WindowSums(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """Since a meter was made."""
+    """The totals of a meter since it was made."""
 
     messages: int
     bytes: int
 
 
 class Meter:
-    """One topic, or one group of a topic."""
+    """The meter of one topic, or of one group in a topic."""
 
     __slots__ = (
         *("bytes", "messages", "steps"),
@@ -70,14 +70,14 @@ class Meter:
         self.steps = 0
         self.past_messages = 0
         self.past_bytes = 0
-        """What is put away, and no more among the counts above."""
+        """The totals up to the last sample; the counts above are reset at a sample."""
         self.has_series = has_series
-        """Whether metrics tell of it by its name; see :class:`Meters`."""
+        """Whether it has its own series in metrics; see :class:`Meters`."""
         self.sampled_at = now
-        """When there was last something to put away."""
+        """The time of the last sample with counts."""
         self.spans = tuple(array("q") for _ in SPANS)
-        """Of each span the buckets in which something came, the oldest first: number of the
-        bucket, messages, bytes, steps. There may be thousands of meters: no objects for each."""
+        """For each span the buckets with counts, oldest first: number of the bucket, messages,
+        bytes, steps. They are arrays, because there may be thousands of meters."""
 
     def add(self, messages: int, size: int) -> None:
         """Counts one step."""
@@ -86,13 +86,14 @@ class Meter:
         self.steps += 1
 
     def sample(self, now: float, passed: float) -> None:
-        """Puts away what was counted since the last time, ``passed`` seconds since the start."""
+        """Adds the counts since the last sample to the buckets; ``passed`` is in seconds since the
+        start."""
         if not self.steps:
             return
         self.sampled_at = now
         counted = (self.messages, self.bytes, self.steps)
         for span, buckets in zip(SPANS, self.spans, strict=True):
-            # What is put away was counted before: half a step back is surely among it.
+            # The counts are from before: half a step back is surely in their bucket.
             number = int((passed - SAMPLE_SECONDS / 2) // span.unit_seconds)
             if buckets and buckets[-_FIELDS] == number:
                 for field, value in enumerate(counted, 1 - _FIELDS):
@@ -106,11 +107,11 @@ class Meter:
 
     @property
     def totals(self) -> Totals:
-        """All that was ever counted."""
+        """All counts since the meter was made."""
         return Totals(self.past_messages + self.messages, self.past_bytes + self.bytes)
 
     def sums(self, span: Span, passed: float) -> WindowSums:
-        """The last units of a span, the one that has begun among them."""
+        """The sums of the last buckets of a span, with the present one."""
         first = int(passed // span.unit_seconds) - span.units + 1
         messages, size, steps = self.messages, self.bytes, self.steps
         buckets = self.spans[SPANS.index(span)]
@@ -125,22 +126,21 @@ class Meter:
 class Meters(dict[K, Meter]):
     """The meters of one kind, by key.
 
-    The first ``series_max`` have a series of their own in ``/metrics``. What all others count is
-    one series together, and stays there: a key that moved to a series of its own would make both
-    jump.
+    The first ``series_max`` keys have their own series in ``/metrics``. All others share one series
+    for ever: a key that moved to its own series would make both jump.
     """
 
     def __init__(self, time: Callable[[], float], series_max: int, meters_max: int) -> None:
-        """Beyond ``meters_max`` no meters are made."""
+        """At most ``meters_max`` meters are made."""
         super().__init__()
         self._time = time
         self._series_left = series_max
         self._meters_max = meters_max
         self._others = Meter(time())
-        """What was counted for keys without a meter, and by meters that are forgotten."""
+        """The meter for keys without their own, and for dropped meters."""
 
     def of(self, key: K) -> Meter:
-        """The meter of ``key``; for one beyond the limit, that of all others."""
+        """The meter of ``key``; for a key beyond the limit, the meter of all others."""
         meter = self.get(key)
         if meter is not None:
             return meter
@@ -151,7 +151,7 @@ class Meters(dict[K, Meter]):
         return meter
 
     def sample(self, now: float, passed: float) -> None:
-        """See :meth:`Meter.sample`. What had nothing for longer than a day is forgotten."""
+        """See :meth:`Meter.sample`. Meters without counts for more than a day are dropped."""
         old = now - (DAY.units + 1) * DAY.unit_seconds
         for meter in (self._others, *self.values()):
             meter.sample(now, passed)
@@ -191,7 +191,7 @@ class TopicMetrics:
         meter = self.put.get(topic)
         if meter is None:
             meter = self.put.of(topic)
-        # The records of a run lie one behind the other: two rows tell the bytes of all.
+        # The records of a run are consecutive: two rows give the bytes of all.
         row_bytes = len(rows)
         first, _, _ = _unpack(rows)
         last, size, _ = _unpack(rows, row_bytes - _ROW_SIZE)
@@ -200,15 +200,15 @@ class TopicMetrics:
         meter.steps += 1
 
     def returned(self, topic: str, group: str, size: int) -> None:
-        """A message of the topic was sent back by the group."""
+        """Counts a message of the topic that the group sent back."""
         self.sent_back.of((topic, group)).add(1, size)
 
     def passed(self) -> float:
-        """Seconds since the process began to count."""
+        """The seconds since the start of counting."""
         return self._time() - self._began
 
     def rate(self, topic: str, group: str) -> float:
-        """Messages a second that the group got of the topic in the last minute."""
+        """The messages per second that the group got from the topic in the last minute."""
         meter = self.got.get((topic, group))
         if meter is None:
             return 0.0
@@ -216,7 +216,7 @@ class TopicMetrics:
         return sums.messages / sums.seconds if sums.seconds > 0 else 0.0
 
     def sample(self) -> None:
-        """Every ``SAMPLE_SECONDS``."""
+        """Samples all meters. Called every ``SAMPLE_SECONDS``."""
         now, passed = self._time(), self.passed()
         self.put.sample(now, passed)
         self.got.sample(now, passed)

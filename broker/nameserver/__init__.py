@@ -1,1 +1,1 @@
-"""The NameServer: living brokers, and the queues of each topic that they hold."""
+"""The NameServer: registered brokers, and their queues of each topic."""

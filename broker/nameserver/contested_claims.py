@@ -1,4 +1,4 @@
-"""Refused claims that are repeated: after long enough the NameServer believes them."""
+"""Refused claims that are repeated: after a time the NameServer accepts them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
 BELIEVED_MS = 60_000
-"""A refused claim that is repeated for so many milliseconds is believed."""
+"""A refused claim that is repeated for so many milliseconds is accepted."""
 
 FRESH_MS = 45_000
-"""A claim that was last repeated longer ago does not count: brokers repeat theirs every 30 s."""
+"""A claim that was last repeated longer ago, in milliseconds, does not count: brokers repeat theirs
+every 30 s."""
 
 
 @dataclass(slots=True)
@@ -19,10 +20,10 @@ class _Refused:
 
 
 class ContestedClaims:
-    """The refused claims of each connection, and the connections that were believed in the end.
+    """The refused claims of each connection, and the connections whose claims were accepted.
 
-    A *channel* is the number of a connection. The memory ends with the connection, and holds at
-    most ``claims_max`` refused claims of each.
+    A *channel* is the number of a connection. Claims are kept until the connection closes, at most
+    ``claims_max`` refused claims for each.
     """
 
     def __init__(self, clock: Callable[[], int], claims_max: int) -> None:
@@ -33,7 +34,7 @@ class ContestedClaims:
         self._won: dict[int, dict[Hashable, None]] = {}
 
     def repeated(self, claim: Hashable, channel: int) -> bool:
-        """A refused claim comes again: whether it is believed from now on."""
+        """A refused claim is repeated; returns whether it is accepted from now on."""
         now = self._clock()
         claims = self._refused.setdefault(channel, {})
         found = claims.pop(claim, None)
@@ -49,17 +50,17 @@ class ContestedClaims:
         return False
 
     def believed(self, claim: Hashable) -> int | None:
-        """The channel whose claim was believed after all, while it stands."""
+        """The channel whose claim was accepted, or None."""
         return self._believed.get(claim)
 
     def settled(self, claim: Hashable) -> None:
-        """It is withdrawn, or nobody's any more."""
+        """Drops an accepted claim: it was withdrawn, or its connection is gone."""
         channel = self._believed.pop(claim, None)
         if channel is not None:
             del self._won[channel][claim]
 
     def closed(self, channel: int) -> None:
-        """The connection is gone, with all that it claimed."""
+        """Drops all claims of a closed connection."""
         self._refused.pop(channel, None)
         for claim in self._won.pop(channel, ()):
             del self._believed[claim]

@@ -1,6 +1,6 @@
 """The HTTP port of a NameServer: ``/metrics``, and ``/livez`` and ``/readyz`` for probes.
 
-A NameServer is ready as soon as it listens: brokers tell it everything again within seconds.
+A NameServer is ready as soon as it listens: brokers register again within seconds.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class NameServerHttp:
         access: AccessControl | None = None,
         tls: PortTls | None = None,
     ) -> None:
-        """``clock`` gives seconds that never run backward. ``access`` and ``tls`` are those of the
+        """``clock`` gives seconds of a monotonic clock. ``access`` and ``tls`` are those of the
         NameServer's other port."""
         self._access = access
         self._nameserver = nameserver
@@ -54,11 +54,11 @@ class NameServerHttp:
 
     @property
     def port(self) -> int:
-        """The port asked for, or the one that the system chose where that was 0."""
+        """The configured port, or the one that the system chose for 0."""
         return self._port.port
 
     def app(self) -> web.Application:
-        """The application, which a test can serve without a port."""
+        """The application without a port."""
         guard = OriginGuard([self._host])
         app = web.Application(
             middlewares=[
@@ -77,7 +77,7 @@ class NameServerHttp:
         return app
 
     async def start(self) -> None:
-        """Listens. ``OSError`` if the port is taken."""
+        """Listens. Raises ``OSError`` if the port is taken."""
         await self._port.start(self.app())
         self._loop_lag.start()
 

@@ -1,4 +1,4 @@
-"""The key-value configuration that operators put into a NameServer, in namespaces."""
+"""The key-value configuration of a NameServer, in namespaces."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from broker.remoting.protocol.errors import RequestError
 
 
 class KvConfig:
-    """All of it, in memory."""
+    """The configuration, in memory."""
 
     def __init__(self) -> None:
         self._namespaces: dict[str, dict[str, str]] = {}
@@ -18,7 +18,8 @@ class KvConfig:
         self._bytes = 0
 
     def put(self, namespace: str, key: str, value: str) -> None:
-        """Raises :class:`~broker.remoting.protocol.errors.RequestError` if there is no room."""
+        """Sets a value. Raises :class:`~broker.remoting.protocol.errors.RequestError` if there is
+        no room."""
         known = self.get(namespace, key)
         count = self._count + (known is None)
         size = self._bytes + _size(namespace, key, value)
@@ -47,7 +48,7 @@ class KvConfig:
                 del self._namespaces[namespace]
 
     def namespace(self, name: str) -> Mapping[str, str] | None:
-        """Its content; None if nothing is."""
+        """The content of a namespace; None if it is empty."""
         return self._namespaces.get(name)
 
 

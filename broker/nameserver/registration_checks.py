@@ -1,16 +1,17 @@
-"""Registrations that are refused: there is no room, or another process has the place.
+"""Checks of registrations: refused without room, or if another process has the place.
 
-Nobody is authenticated here. A liar can only be recognised by what honest brokers do:
+Brokers are not authenticated here. A false registration is recognised by the behaviour of honest
+brokers:
 
-- An honest broker that is refused repeats itself, every 30 s. A deposed leader does not: without a
-  majority it gives up within seconds (check-quorum). Nor does a slow link repeat an old
-  registration.
-- Elections add a few terms a second at most, and only a member is elected.
-- A broker registers its address from the host of that address, as a rule.
+- An honest broker that is refused repeats its registration every 30 s. A deposed leader does not:
+  without a majority it steps down within seconds (check-quorum). A slow link does not repeat an old
+  registration either.
+- Elections add at most a few terms a second, and only members are elected.
+- A broker usually registers its address from the host of that address.
 
-So a claim is refused if it contradicts a process that still repeats itself. A refused claim that is
-repeated for a minute is believed (:mod:`broker.nameserver.contested_claims`). A liar can hide the
-true leader for 90 s at most.
+So a claim is refused if it contradicts a process that still repeats its registration. A refused
+claim that is repeated for a minute is accepted (:mod:`broker.nameserver.contested_claims`). A false
+registration can hide the true leader for at most 90 s.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ from broker.nameserver.registrations import (
 
 TERMS_AT_ONCE = 1_000
 TERMS_A_SECOND = 10
-"""How far elections may raise a term: a failed one takes 0.1 s or more."""
+"""How many terms elections may add in a second: a failed election takes 0.1 s or more."""
 
 
 class RegistrationRefusedError(Exception):
-    """A registration is refused; nothing has changed."""
+    """A registration is refused; nothing was changed."""
 
 
 class StaleTermError(RegistrationRefusedError):
-    """A registration as leader whose term has been superseded."""
+    """A registration as leader with an outdated term."""
 
     def __init__(self, broker_name: str, term: int, known_term: int) -> None:
         self.known_term = known_term
@@ -45,25 +46,25 @@ class StaleTermError(RegistrationRefusedError):
 
 
 class EarlierConnectionError(RegistrationRefusedError):
-    """A registration over a connection that was opened before the known one of its address."""
+    """A registration over an older connection than the known one of the address."""
 
     def __init__(self, address: str) -> None:
-        super().__init__(f"{address}: has registered over a later connection")
+        super().__init__(f"{address}: is registered over a later connection")
 
 
 class ContestedError(RegistrationRefusedError):
-    """A registration for the place of another process, as far as can be known."""
+    """A registration that seems to claim the place of another process."""
 
 
 class TooManyError(RegistrationRefusedError):
-    """A registration for which there is no room (``NameServerLimits``)."""
+    """A registration without room (``NameServerLimits``)."""
 
     def __init__(self, what: str, most: int) -> None:
         super().__init__(f"{what}, at most {most} are allowed")
 
 
 class RegistrationChecks:
-    """The rules. ``live`` are the processes that are registered, by address; ``clock`` gives
+    """The checks. ``live`` are the registered processes, by address; ``clock`` gives
     milliseconds."""
 
     def __init__(self, live: Mapping[str, LiveProcess], clock: Callable[[], int]) -> None:
@@ -73,8 +74,8 @@ class RegistrationChecks:
         self.channel_closed = self._contested_claims.closed
 
     def check_address(self, address: str, channel: int, host: str) -> None:
-        """Another connection may hold the address: an earlier process of this broker has left it
-        behind, or one of the two lies."""
+        """Raises :class:`RegistrationRefusedError` if another connection has the address. That may
+        be of an earlier process of this broker, or one of the two registrations is false."""
         known = self._live.get(address)
         if known is None or known.channel == channel:
             return
@@ -93,16 +94,17 @@ class RegistrationChecks:
         self._refuse(claim, channel, refusal)
 
     def check_place(self, registration: Registration, group: BrokerName, channel: int) -> None:
-        """Whether the process may take its place in a group that is known."""
+        """Raises :class:`RegistrationRefusedError` if the process may not take its place in a known
+        group."""
         name, address = registration.broker_name, registration.address
         leader = self._live.get(group.addresses.get(LEADER_ID, ""))
         if leader is not None and (leader.channel == channel or not self._is_fresh(leader)):
-            leader = None  # nobody says that it is still there, or it says so itself
+            leader = None  # the leader's registration is old, or this is the leader
         strange = leader is not None and not group.may_be_member(address)
         if registration.broker_id != LEADER_ID:
             holder = group.addresses.get(registration.broker_id, address)
             if strange and holder != address and holder in group.reported_members:
-                refusal = ContestedError(f"{address}: is no member of {name}, {holder} is")
+                refusal = ContestedError(f"{address}: is not a member of {name}, {holder} is")
                 self._refuse(("id", name, registration.broker_id), channel, refusal)
             if self._contested_claims.believed(("leader", name)) == channel:
                 self._contested_claims.settled(("leader", name))
@@ -113,14 +115,14 @@ class RegistrationChecks:
             self._refuse(
                 claim,
                 channel,
-                ContestedError(f"{address}: is no member of {name}, which has a leader"),
+                ContestedError(f"{address}: is not a member of {name}, which has a leader"),
             )
         elif leader is not None and registration.term and term > group.term + terms_in(passed_ms):
             self._refuse(
                 claim,
                 channel,
                 ContestedError(
-                    f"{name}: no elections lead from term {group.term} to {term} in "
+                    f"{name}: elections cannot lead from term {group.term} to {term} in "
                     f"{passed_ms // 1000} s"
                 ),
             )
@@ -136,7 +138,7 @@ class RegistrationChecks:
             )
 
     def name_forgotten(self, name: str) -> None:
-        """Nobody of that name is registered any more."""
+        """Drops the claims of a name without registered processes."""
         self._contested_claims.settled(("leader", name))
 
     def _refuse(self, claim: Hashable, channel: int, refusal: Exception) -> None:
@@ -148,5 +150,5 @@ class RegistrationChecks:
 
 
 def terms_in(passed_ms: int) -> int:
-    """How many terms elections can add in that time."""
+    """The number of terms that elections can add in that time."""
     return TERMS_AT_ONCE + TERMS_A_SECOND * passed_ms // 1000

@@ -1,4 +1,4 @@
-"""The registrations of a NameServer: what each process says, and what is known of its group."""
+"""The registrations of a NameServer: of each process, and of its group."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EXPIRY_MS = 120_000
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """One broker process: what request 103 says."""
+    """The registration of one broker process (request 103)."""
 
     cluster: str
     broker_name: str
@@ -26,27 +26,27 @@ class Registration:
     grpc_address: str = ""
     term: int | None = None
     members: tuple[str, ...] = ()
-    """The addresses of all members of the group; none if the process does not report them."""
+    """The addresses of all members of the group; empty if the process does not report them."""
     expiry_ms: int = EXPIRY_MS
 
 
 @dataclass(slots=True)
 class BrokerName:
-    """All processes of one name: the replicas of one group."""
+    """One broker name: all processes of one broker group."""
 
     cluster: str
     addresses: dict[int, str] = field(default_factory=dict)
     members: dict[str, int] = field(default_factory=dict)
-    """All addresses that were seen, each with the id under which it followed, 0 if it never did."""
+    """All seen addresses, each with its broker id as a follower; 0 if it never followed."""
     reported_members: tuple[str, ...] = ()
-    """Those that the leader told last."""
+    """The members that the leader reported last."""
     term: int = 0
     table_version: DataVersion | None = None
     topics: dict[str, None] = field(default_factory=dict)
-    """The topics in which it has queues."""
+    """The topics with queues on this name."""
 
     def may_be_member(self, address: str) -> bool:
-        """Whether nobody has said otherwise."""
+        """Whether the address may be a member; false only if the leader's report leaves it out."""
         return (
             not self.reported_members or address in self.reported_members or address in self.members
         )
@@ -63,20 +63,20 @@ class BrokerName:
 
     @property
     def remaining_members(self) -> dict[str, int]:
-        """Without removed members, as far as a leader has reported the members."""
+        """The seen addresses, without removed members if a leader has reported the members."""
         told = self.reported_members or self.members
         return {address: its_id for address, its_id in self.members.items() if address in told}
 
 
 @dataclass(slots=True)
 class LiveProcess:
-    """One living process, by its address. Every one is among its name's addresses."""
+    """One registered process. Its address is among those of its name."""
 
     registration: Registration
-    """Without its topics."""
+    """The registration without topics."""
     channel: int
     host: str
-    """The address from which it was registered, empty if unknown."""
+    """The host from which it was registered, empty if unknown."""
     last_update: int
 
     @property
@@ -85,5 +85,5 @@ class LiveProcess:
 
 
 def is_native(address: str, host: str) -> bool:
-    """Whether what registers an address comes from its very host."""
+    """Whether an address is registered from its own host."""
     return bool(host) and address_host(address) == host

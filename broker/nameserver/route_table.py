@@ -1,19 +1,19 @@
-"""The tables of a NameServer: living brokers, their names and ids, and their queues.
+"""The tables of a NameServer: registered brokers, their names and ids, and their queues.
 
-Rules are those of ``RouteInfoManager`` in RocketMQ 4.9, with additions for brokers that restart at
-once and for changes of the leader (brokers send their Raft ``term`` with the registration):
+The rules are those of ``RouteInfoManager`` in RocketMQ 4.9, with additions for quick restarts and
+changes of the leader (brokers send their Raft ``term`` with the registration):
 
-- A registration as id 0 is refused if its term is lower than the known one of that broker name. A
-  deposed leader that has not noticed yet must not take the name back.
-- A topic table with a term is complete, so a topic that it lacks is gone. (Apache's brokers also
-  register single topics that way; for them a missing topic stays.)
-- Only the latest connection of an address counts. An earlier process of that broker sent what comes
-  over an older one, and a slow link kept it until now.
-- If two processes claim the same, :mod:`broker.nameserver.registration_checks` decides.
-- The version of the topic table belongs to the broker *name*. Apache's NameServer compares with the
-  version last sent from the same address, and so would ignore the table of a new leader.
+- A registration as id 0 is refused if its term is lower than the known term of that broker name. So
+  a deposed leader cannot take the name back.
+- A topic table with a term is complete, so missing topics are removed. (Apache's brokers also
+  register single topics in this way; there missing topics stay.)
+- Only the latest connection of an address counts. Requests over an older one are from an earlier
+  process of that broker, and were delayed by a slow link.
+- If two processes claim the same place, :mod:`broker.nameserver.registration_checks` decides.
+- The version of the topic table belongs to the broker *name*. Apache's NameServer compares it with
+  the version last sent from the same address. So it would ignore the table of a new leader.
 
-Everything is in memory: NameServers do not talk to each other, and brokers register for ever.
+Everything is in memory: NameServers do not exchange data, and brokers repeat their registrations.
 """
 
 from __future__ import annotations
@@ -38,33 +38,34 @@ PERM_WRITE = 2
 
 
 class RegisterResult(NamedTuple):
-    """The answer to a follower; empty for the leader, or if there is none."""
+    """The answer to a registration: for a follower the leader's addresses; empty for the leader, or
+    without one."""
 
     ha_address: str
     master_address: str
 
 
 class RouteCounts(NamedTuple):
-    """What a NameServer knows, in numbers."""
+    """The size of the tables of a NameServer."""
 
     processes: int
     broker_names: int
     without_leader: int
-    """Of the broker names."""
+    """The number of broker names without a registered leader."""
     topics: int
 
 
 class RouteTable:
-    """The tables and the rules that change them. ``clock`` gives milliseconds that only advance.
+    """The tables and their rules. ``clock`` gives milliseconds of a monotonic clock.
 
-    A *channel* is the number of a connection: the later it was opened, the greater.
+    A *channel* is the number of a connection; later connections have greater numbers.
     """
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
         self.gone = DepartedBrokers(clock)
         self.version = 0
-        """Routes depend on it alone: it grows with every change that they may show."""
+        """The version of all routes: it grows with every change that may affect a route."""
         self._names: dict[str, BrokerName] = {}
         self._live: dict[str, LiveProcess] = {}
         self._by_channel: dict[int, dict[str, None]] = {}
@@ -75,11 +76,10 @@ class RouteTable:
     # Brokers come and go.
 
     def register(self, registration: Registration, channel: int, host: str = "") -> RegisterResult:
-        """Registers a broker, or notes that it still lives. ``host``: where the connection comes
-        from.
+        """Registers a broker, or renews its registration. ``host`` is the peer of the connection.
 
-        Raises :class:`~broker.nameserver.registration_checks.RegistrationRefusedError`; nothing has
-        changed.
+        Raises :class:`~broker.nameserver.registration_checks.RegistrationRefusedError`; nothing was
+        changed then.
         """
         name, address, broker_id = (
             registration.broker_name,
@@ -96,7 +96,7 @@ class RouteTable:
         if known is not None and (
             known.registration.broker_name != name or known.registration.broker_id != broker_id
         ):
-            # Removed alone, not with its name: the leader that becomes a follower keeps the topics.
+            # Only the process, not its name: a leader that becomes a follower keeps the topics.
             self._unlink(
                 known.registration, forget_empty_name=known.registration.broker_name != name
             )
@@ -118,17 +118,17 @@ class RouteTable:
         if broker_id == LEADER_ID:
             group.term = registration.term or 0
             group.reported_members = registration.members
-            # A leader that is seen again also brings back what was deleted here but not there.
+            # A leader that registers again also brings back topics that were deleted only here.
             if replaced != address or group.table_version != registration.table.data_version:
                 self._take_table(registration, group)
             return RegisterResult("", "")
         return self._leader_of(group)
 
     def unregister(self, broker_name: str, address: str, channel: int, host: str = "") -> None:
-        """A broker says goodbye.
+        """Removes a broker.
 
-        Unknown names and addresses are ignored, and so are those that have registered over a later
-        connection, or from another host.
+        Unknown names and addresses are ignored, and so are addresses that are registered over a
+        later connection or from another host.
         """
         live = self._live.get(address)
         if (
@@ -139,14 +139,16 @@ class RouteTable:
             self._drop(address)
 
     def channel_closed(self, channel: int) -> list[str]:
-        """Drops the brokers whose latest registration came over ``channel``; their addresses."""
+        """Drops the brokers whose latest registration came over ``channel``; returns their
+        addresses."""
         gone = []
         while (address := self.drop_one(channel)) is not None:
             gone.append(address)
         return gone
 
     def drop_one(self, channel: int) -> str | None:
-        """Drops one of them; None if there is none. A channel that is closed may have many."""
+        """Drops one of these brokers; returns its address, or None if there is none. A closed
+        channel may have many."""
         addresses = self._by_channel.get(channel)
         if not addresses:
             self._by_channel.pop(channel, None)
@@ -157,7 +159,7 @@ class RouteTable:
         return address
 
     def expire(self) -> list[tuple[str, int]]:
-        """Drops brokers that were silent for too long; their addresses and channels."""
+        """Drops brokers that were silent for too long; returns their addresses and channels."""
         now = self._clock()
         silent = [
             (address, live.channel)
@@ -172,9 +174,9 @@ class RouteTable:
     def query_data_version(
         self, address: str, version: DataVersion, channel: int | None = None
     ) -> tuple[bool, DataVersion]:
-        """Whether a broker must register again in full, and the known version of it.
+        """Whether a broker must register again with its table, and its known version.
 
-        If not, a question over its own channel counts as a sign of life.
+        If not, a query over its own channel renews its registration.
         """
         live = self._live.get(address)
         if live is None:
@@ -187,25 +189,25 @@ class RouteTable:
         return False, known
 
     def delete_topic(self, topic: str, cluster: str = "") -> None:
-        """Of all brokers, or of those of the ``cluster``."""
+        """Deletes a topic of all brokers, or of those of the ``cluster``."""
         self.version += 1
         for name in list(self._queues.get(topic, ())):
             if cluster in {"", self._names[name].cluster}:
                 self._remove_queues(topic, name)
 
     def wipe_write_perm(self, broker_name: str) -> int:
-        """Takes the broker out of all write routes until its table changes; returns how many
-        topics."""
+        """Removes the write permission from the broker's routes until its table changes; returns
+        the number of topics."""
         return self._set_perm(broker_name, lambda perm: perm & ~PERM_WRITE)
 
     def add_write_perm(self, broker_name: str) -> int:
         """The opposite of :meth:`wipe_write_perm`."""
         return self._set_perm(broker_name, lambda _: PERM_READ | PERM_WRITE)
 
-    # The names that were asked for. Documents are ready for JSON, except for their integer keys.
+    # Answers to queries. Documents are ready for JSON, except for integer keys.
 
     def route(self, topic: str) -> dict[str, Any] | None:
-        """``TopicRouteData``; None if no living broker has the topic."""
+        """``TopicRouteData``; None if no registered broker has the topic."""
         queues = self._queues.get(topic)
         if not queues:
             return None
@@ -232,7 +234,7 @@ class RouteTable:
         }
 
     def cluster_info(self) -> dict[str, Any]:
-        """``ClusterInfo``, with the HTTP and gRPC address of each broker that has reported it."""
+        """``ClusterInfo``, with the HTTP and gRPC addresses that brokers reported."""
         return {
             "brokerAddrTable": {name: self._broker_data(name) for name in self._names},
             "clusterAddrTable": self.clusters(),
@@ -249,7 +251,7 @@ class RouteTable:
         }
 
     def counts(self) -> RouteCounts:
-        """How much is registered."""
+        """The size of the tables."""
         leaderless = sum(LEADER_ID not in group.addresses for group in self._names.values())
         return RouteCounts(len(self._live), len(self._names), leaderless, len(self._queues))
 
@@ -271,7 +273,7 @@ class RouteTable:
         ]
 
     def any_address(self) -> str | None:
-        """Some living broker's address, where a client may ask on."""
+        """The address of any registered broker, which a client may ask further."""
         return next(iter(self._live), None)
 
     def _broker_data(self, name: str) -> dict[str, Any]:
@@ -320,7 +322,7 @@ class RouteTable:
         group = self._names[registration.broker_name]
         del group.addresses[registration.broker_id]
         if not group.addresses and forget_empty_name:
-            # With the name goes its term: a new group may begin at 1 again.
+            # The term is dropped with the name: a new group may begin at 1 again.
             for topic in list(group.topics):
                 self._remove_queues(topic, registration.broker_name)
             del self._names[registration.broker_name]
@@ -346,11 +348,13 @@ class RouteTable:
         self, registration: Registration, group: BrokerName | None, channel: int
     ) -> None:
         if registration.address not in self._live and len(self._live) >= NAMESERVER.processes_max:
-            raise TooManyError(f"{len(self._live)} brokers are known", NAMESERVER.processes_max)
+            raise TooManyError(
+                f"{len(self._live)} brokers are registered", NAMESERVER.processes_max
+            )
         own = self._by_channel.get(channel, {})
         most = NAMESERVER.connection_processes_max
         if registration.address not in own and len(own) >= most:
-            raise TooManyError(f"{len(own)} brokers are known over this connection", most)
+            raise TooManyError(f"{len(own)} brokers are registered over this connection", most)
         if registration.broker_id == LEADER_ID:
             known = 0 if group is None else len(group.topics)
             topics = self._topic_count - known + len(registration.table.queues)

@@ -1,4 +1,4 @@
-"""The NameServer: the tables of ``nameserver/route_table.py`` behind the remoting port."""
+"""The NameServer: the remoting port for the tables of ``nameserver/route_table.py``."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ READS = frozenset(
         RequestCode.GET_NAMESRV_CONFIG,
     )
 )
-"""What everybody may ask: RocketMQ's clients ask for routes without a signature. Every other code
-writes, or, as the question for a broker's version, keeps its registration alive."""
+"""Codes without access control: RocketMQ's clients ask for routes without a signature. All other
+codes write, or renew a registration, as the query of a broker's version does."""
 
 logger = logging.getLogger("dledger.nameserver")
 
 
 class NameServer:
-    """One NameServer. It stores nothing: brokers tell it everything again within seconds.
+    """One NameServer. It stores nothing: after a restart brokers register again within seconds.
 
-    ``clock`` gives milliseconds that only advance, by default the loop's.
+    ``clock`` gives milliseconds of a monotonic clock, by default the loop's.
     """
 
     def __init__(
@@ -74,19 +74,19 @@ class NameServer:
         turn_clock: Callable[[], float] | None = None,
         cpu_clock: Callable[[], float] | None = None,
     ) -> None:
-        """With ``access``, only who is of the cluster or an admin may write. ``turn_clock``,
+        """With ``access``, only servers of the cluster and admins may write. ``turn_clock``,
         ``cpu_clock``: see :class:`~broker.remoting.turn_limit.TurnLimit`."""
         self._loop = loop
         self.routes = RouteTable(clock or (lambda: int(loop.time() * 1000)))
         self._key_values = KvConfig()
         self._answers: dict[tuple[str, bool, str | None], bytes] = {}
-        """Answers of routes at ``_answers_version``: in an outage each route is asked for many
-        times and stays the same."""
+        """A cache of encoded routes at ``_answers_version``: in an outage each route is requested
+        many times without a change."""
         self._answers_version = -1
         self._brokers: dict[int, Connection] = {}
         """By their numbers, those over which anybody wanted to register."""
         self._refused: dict[Connection, str] = {}
-        """Why a registration over them was refused last."""
+        """The reason of the last refused registration, by connection."""
         self._scans = Periodic(loop, SCAN_SECONDS, self._scan)
         self.dispatch: Handler = dispatch_by_code(self._handlers())
         if access is not None:
@@ -179,7 +179,8 @@ class NameServer:
         self._drop_brokers(connection.number)
 
     def _drop_brokers(self, channel: int) -> None:
-        """One in each turn of the loop: with the last of a name all of its topics go."""
+        """Drops one broker in each turn of the loop, because the last one of a name takes all its
+        topics along."""
         address = self.routes.drop_one(channel)
         if address is not None:
             logger.warning("%s: dropped: its connection closed", address, extra=FROM_OUTSIDE)
@@ -269,7 +270,9 @@ class NameServer:
         connection.respond(request, body=(settings.encode(),))
 
     def _update_config(self, _connection: Connection, _request: Frame) -> None:
-        raise RequestError(ResponseCode.NO_PERMISSION, "settings are fixed at the start")
+        raise RequestError(
+            ResponseCode.NO_PERMISSION, "the settings of a NameServer cannot be changed at run time"
+        )
 
     # Key-value configuration
 
@@ -303,7 +306,8 @@ class NameServer:
 
 
 def read_registration(request: Frame) -> Registration:
-    """The body of request 103. Raises :class:`~broker.remoting.protocol.errors.FieldError`."""
+    """The registration in a request 103. Raises
+    :class:`~broker.remoting.protocol.errors.FieldError`."""
     table = decode_topic_table(request.body, compressed=ext_bool(request, "compressed", False))
     members = tuple(filter(None, ext_str(request, "members", "").split(";")))
     for what, names in (("members", members), ("filter servers", table.filter_servers)):
@@ -354,7 +358,7 @@ def _check_size(what: str, name: str) -> None:
 
 
 def _quotes_keys(request: Frame) -> bool:
-    """Integer keys are bare for clients before 4.9.4, which know no other form, else quoted."""
+    """Whether integer keys are quoted: clients before 4.9.4 know only bare keys."""
     return request.version >= VERSION_STANDARD_JSON or ext_bool(
         request, "acceptStandardJsonOnly", False
     )

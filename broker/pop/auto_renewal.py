@@ -1,8 +1,8 @@
-"""Deliveries that go on while their consumer works: ``auto_renew`` of a push consumer.
+"""Renewal of deliveries while their consumer works: ``auto_renew`` of a push consumer.
 
-The leader makes such a message invisible for a short time, again and again. So the messages of a
-consumer that died are received again soon. Nothing is remembered beside the replicated state
-(:mod:`broker.pop.renewed_receipts`): each leader goes on where the one before it ended.
+The leader makes such a message invisible for a short time, and repeats that. So the messages of a
+dead consumer are soon received by another. Everything needed is in the replicated state
+(:mod:`broker.pop.renewed_receipts`), so a new leader continues the renewals.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from broker.state.pop_queues import PopDelivery, PopKey
 from broker.state.state_machine import BrokerStateMachine
 
 _ENTRY_RENEWALS = 256
-"""Pace: renewals of one log entry."""
+"""Pace: the most renewals in one log entry."""
 
 
 class Renewable(NamedTuple):
-    """A delivery that a client works on; ``left_ms`` until it is visible."""
+    """A delivery that may be renewed; ``left_ms``: the time until it is visible."""
 
     offset: int
     delivery: PopDelivery
@@ -35,20 +35,20 @@ class Renewable(NamedTuple):
 
 
 class AutoRenewal:
-    """Finds such deliveries, and renews them, on the leader."""
+    """Finds and renews these deliveries, on the leader."""
 
     def __init__(self, machine: BrokerStateMachine, batcher: Batcher) -> None:
         self._machine = machine
         self._batcher = batcher
 
     def queues(self) -> list[PopKey]:
-        """Those in which anything may be out."""
+        """The queues that may have deliveries."""
         queues = self._machine.state.pop.queues
         return [key for key, queue in queues.items() if queue.deliveries]
 
     def deliveries(self, key: PopKey, clients: Container[int]) -> Iterator[Renewable]:
-        """Those that these clients work on, by :func:`~broker.pop.renewed_receipts.client_hash`.
-        The queue must not change meanwhile."""
+        """The deliveries of these clients, given by
+        :func:`~broker.pop.renewed_receipts.client_hash`. The queue must not change meanwhile."""
         queue = self._machine.state.pop.queues.get(key)
         now_ms = self._batcher.now_ms()
         for offset, delivery in () if queue is None else queue.deliveries.items():
@@ -57,7 +57,8 @@ class AutoRenewal:
                 yield Renewable(offset, delivery, left_ms)
 
     async def renew(self, key: PopKey, found: Sequence[Renewable], invisible_ms: int) -> None:
-        """Those of ``found`` that are still the same stay invisible for so long from now on.
+        """Makes the deliveries of ``found`` that are unchanged invisible for ``invisible_ms`` from
+        now on.
 
         Raises one of :data:`~broker.errors.REFUSALS`.
         """

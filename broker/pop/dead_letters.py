@@ -1,7 +1,7 @@
-"""Messages that a group has received too often, or gives up, go to its dead letters.
+"""Dead letters of POP: messages that a group has received too often, or gives up.
 
-The copy and the command that ends the delivery are in one entry, so the message is never in both
-places and never in none.
+The dead letter and the command that ends the delivery are in one entry. So the message is always in
+exactly one place.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ GIVE_UP = -1
 
 
 def attempts_max(group: GroupConfig) -> int:
-    """How often a message is received: once, and as often again as the group tries again."""
+    """How often a message may be received: once, plus the retries of the group."""
     return max(group.retry_max_times, 0) + 1
 
 
 class DeadLetters:
-    """Stores the copies, on the leader."""
+    """Stores dead letters, on the leader."""
 
     def __init__(self, *, batcher: Batcher, wall_clock: Callable[[], int], rng: Random) -> None:
         self._batcher = batcher
@@ -44,10 +44,11 @@ class DeadLetters:
         attempts: int,
         done: Completion | None = None,
     ) -> None:
-        """Ends the delivery of a message that was received ``attempts`` times, with a copy of it.
+        """Ends the delivery of a message that was received ``attempts`` times, and stores it as a
+        dead letter.
 
-        Raises one of :data:`~broker.errors.REFUSALS`: it stays as it is. Raises
-        :class:`~store.errors.CorruptRecordError`.
+        Raises one of :data:`~broker.errors.REFUSALS` or :class:`~store.errors.CorruptRecordError`;
+        nothing changes then.
         """
         message = decode_record(letter.record)
         topic, place = retry_message(message, group, GIVE_UP, AS_THE_GROUP, self._rng)

@@ -1,8 +1,8 @@
-"""Receives that found nothing wait here until there may be something for them.
+"""Receive requests that found no message wait here until there may be one.
 
-One of them is woken by a message, by a delivery that becomes visible, and by what may let another
-message of its message group out. Whoever then finds something wakes the next. So a message does
-not wake all members of a group.
+A request is woken by a new message, by a delivery that becomes visible, and by an acknowledgement
+that may let the next message of a message group go. A request that then finds a message wakes the
+next request. So a message does not wake all members of a group.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from broker.limits import CONSUME
 from broker.pop.pop_request import PopRequest
 
 _Kind: TypeAlias = tuple[int | None, bool, object, object]
-"""Queue, order and filter: what one of a kind does not find, no other finds."""
+"""Queue, order and filter: if one request of a kind finds no message, no other does."""
 
 
 class _Waiting:
-    """The receives of one group for one topic."""
+    """The held requests of one group for one topic."""
 
     __slots__ = ("due_ms", "kinds", "timer")
 
@@ -30,7 +30,7 @@ class _Waiting:
 
 
 class HeldReceives:
-    """All receives that wait on this node."""
+    """All held receive requests of this node."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, now_ms: Callable[[], int]) -> None:
         """``now_ms`` is the store clock."""
@@ -41,16 +41,16 @@ class HeldReceives:
         self._count = 0
         self._expression_sizes = 0
         self.events = 0
-        """Goes up whenever there may be something for somebody."""
+        """Grows with each event that may have a message for a request."""
 
     def __len__(self) -> int:
         return self._count
 
     async def wait(self, request: PopRequest, visible_ms: int | None, seen: int) -> bool:
-        """Returns when the request should look again; False if it cannot wait any more.
+        """Waits until the request should look again. Returns False if it may not wait longer.
 
-        ``visible_ms``: when a delivery of its queues becomes visible. ``seen``: :attr:`events` when
-        it began to look.
+        ``visible_ms``: when a delivery of its queues becomes visible. ``seen``: :attr:`events`
+        before its last look.
         """
         loop = self._loop
         deadline = request.deadline_ms / 1000
@@ -70,7 +70,7 @@ class HeldReceives:
             await woken
         except asyncio.CancelledError:
             if woken.done():
-                self.wake(request.topic, request.group)  # another one looks in its place
+                self.wake(request.topic, request.group)  # another request looks instead
             raise
         finally:
             timer.cancel()
@@ -109,7 +109,7 @@ class HeldReceives:
                 self.wake(topic, group)
 
     def wake(self, topic: str, group: str) -> None:
-        """There may be something: one of each kind looks."""
+        """Wakes one request of each kind, because there may be a message."""
         self.events += 1
         waiting = self._waiting.get(topic, {}).get(group)
         if waiting is not None:
@@ -117,19 +117,20 @@ class HeldReceives:
                 _wake(next((each for each in of_kind if not each.done()), None))
 
     def acknowledged(self, topic: str, group: str, *, was_full: bool) -> None:
-        """In FIFO order the next of a message group may go out now; others may if ``was_full``."""
+        """Wakes requests in FIFO order, because the next message of a message group may go; and
+        others if ``was_full``."""
         waiting = self._waiting.get(topic, {}).get(group)
         if was_full or (waiting is not None and any(fifo for _, fifo, *_ in waiting.kinds)):
             self.wake(topic, group)
 
     def wake_at(self, topic: str, group: str, visible_ms: int) -> None:
-        """A delivery becomes visible then."""
+        """Wakes a request when a delivery becomes visible."""
         waiting = self._waiting.get(topic, {}).get(group)
         if waiting is not None:
             self._wake_at(topic, group, waiting, visible_ms)
 
     def wake_all(self) -> None:
-        """This node leads no more, or stops."""
+        """Ends all waits: this node leads no more, or stops."""
         for groups in self._waiting.values():
             for waiting in groups.values():
                 for of_kind in waiting.kinds.values():

@@ -1,10 +1,11 @@
-"""The door of POP: every wire receives, acknowledges and changes deliveries here.
+"""POP, for every wire: receives messages, acknowledges and changes deliveries.
 
-A member of a group receives messages from any queue; nobody else of the group gets them for a time.
-What is not acknowledged by then is received again, and goes to the dead letters after the group's
-last attempt. All of it is commands in the log, and every answer comes after its command is
-committed. Only the leader decides, by what is pending (:mod:`broker.group_commit.pending_pop`), so
-commands are applied as they were meant.
+A member of a group receives messages from any queue. They are invisible to the rest of the group
+for a time. A message that is not acknowledged in that time is received again, and becomes a dead
+letter after the group's last attempt. All changes are commands in the log, and every answer comes
+after its command is committed. Only the leader decides, by the pending state
+(:mod:`broker.group_commit.pending_pop`), so commands always fit the state to which they are
+applied.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ _INVALID = ReceiptResult(ReceiptStatus.INVALID)
 
 
 class Pop:
-    """Gives messages out by POP, while this node serves as leader."""
+    """Serves POP while this node is the leader."""
 
     def __init__(
         self,
@@ -71,9 +72,9 @@ class Pop:
         rng: Random,
     ) -> None:
         """``ensure_group`` creates a group on its first use. ``known_by_all``: whether every member
-        knows the commands of POP. ``broker_name`` stands in receipt handles."""
+        knows the commands of POP. ``broker_name`` is a part of receipt handles."""
         self.quotas: Throttle | None = None
-        """None if there are none."""
+        """None without quotas."""
         self._machine = machine
         self._batcher = batcher
         self._rates = rates
@@ -85,7 +86,8 @@ class Pop:
         self._rng = rng
         self.held = HeldReceives(loop, batcher.now_ms)
         self._turn = asyncio.Lock()
-        """Of the requests that waited for a quota: each sees what the one before it was given."""
+        """Held by a request that waited for a quota, so that each counts the messages of the one
+        before."""
         self.renewal = AutoRenewal(machine, batcher)
         self._dead_letters = DeadLetters(batcher=batcher, wall_clock=wall_clock, rng=rng)
         self._receiver = Receiver(
@@ -99,27 +101,28 @@ class Pop:
             rng=rng,
         )
 
-    # --- what the broker tells
+    # --- events of the broker
 
     def leadership_changed(self, leadership: Leadership) -> None:
-        """A new leader's clock goes on from the last reception. Held requests end without one."""
+        """A new leader's clock continues from the last command of POP. Held requests end without
+        messages."""
         if leadership.serving:
             self._batcher.clock.reached(self._machine.state.pop.time_ms)
         else:
             self.held.wake_all()
 
     def refuse_all(self, why: Refusal) -> None:
-        """The broker stops, or its state is wrong: from now on everything is refused."""
+        """Refuses everything from now on: the broker stops, or its state is wrong."""
         self._refusal = why
         self.held.wake_all()
 
     # --- receiving
 
     async def receive(self, request: PopRequest) -> PopResult:
-        """The messages for a member of a group, now or before the deadline.
+        """Messages for a member of a group, now or before the deadline.
 
-        Raises one of :data:`~broker.errors.REFUSALS`. What was received although its answer was
-        lost is visible again after its time.
+        Raises one of :data:`~broker.errors.REFUSALS`. If the answer is lost, the messages become
+        visible again after the invisible time.
         """
         seen = self.held.events
         result, visible_ms = await self._first(request)
@@ -129,7 +132,7 @@ class Pop:
         return result
 
     async def _first(self, request: PopRequest) -> tuple[PopResult, int | None]:
-        """What is there once the member's quotas let it have messages: nothing, if that takes
+        """The first look, once the member is within its quotas; without messages if that takes
         longer than the request may wait."""
         waits = self._waits(request)
         if not waits:
@@ -157,10 +160,10 @@ class Pop:
         return taken
 
     def _check(self, request: PopRequest) -> tuple[GroupConfig, Sequence[int]]:
-        """The settings of the group, and the queues to look at, beginning with any of them."""
+        """The settings of the group, and the queues to look at, starting with a random one."""
         self._check_serving()
         if not self._known_by_all():
-            raise UnavailableError("POP begins when all members run a program that knows it")
+            raise UnavailableError("POP needs a newer program on all members of the broker group")
         if not 0 < request.invisible_ms <= CONSUME.pop_invisible_ms_max:
             raise InvisibleTimeError(request.invisible_ms, 1, CONSUME.pop_invisible_ms_max)
         topic = self._batcher.topic(request.topic)
@@ -189,11 +192,11 @@ class Pop:
         self._rates.pulled(topic, group, len(messages), size)
         if self.quotas is not None:
             self.quotas.consumed(request.caller, topic, len(messages), size)
-        self.held.wake(topic, group)  # there may be more
+        self.held.wake(topic, group)  # there may be more messages
         self.held.wake_at(topic, group, messages[0].invisible_until_ms)
 
     async def has_messages(self, request: PopRequest) -> bool:
-        """Whether a request may find something, now or before its deadline. Filters do not count.
+        """Whether a request may find a message now or before its deadline. Filters are ignored.
 
         Raises as :meth:`receive`.
         """
@@ -211,12 +214,12 @@ class Pop:
             if not await self.held.wait(request, next_ms, seen):
                 return False
 
-    # --- what becomes of a delivery
+    # --- ending and changing deliveries
 
     async def ack(self, group: str, topic: str, handles: Sequence[str]) -> list[ReceiptResult]:
-        """Acknowledges deliveries: their messages are never received again by the group.
+        """Acknowledges deliveries: the group never receives their messages again.
 
-        Raises one of :data:`~broker.errors.REFUSALS`; nothing or all of it is done then.
+        Raises one of :data:`~broker.errors.REFUSALS`; then all or none are acknowledged.
         """
         self._check_serving()
         now_ms = self._batcher.now_ms()
@@ -243,7 +246,7 @@ class Pop:
     async def change_invisible(
         self, group: str, topic: str, handle: str, invisible_ms: int
     ) -> ReceiptResult:
-        """The message stays invisible from now on for so long; 0: it is visible at once. The old
+        """Makes a message invisible for ``invisible_ms`` from now on; 0: visible at once. The old
         handle expires, and the result has the new one."""
         self._check_serving()
         if not 0 <= invisible_ms <= CONSUME.pop_invisible_ms_max:
@@ -263,15 +266,8 @@ class Pop:
         changed = known._replace(tag=tag_of(nonce), delivered_ms=now_ms, invisible_ms=invisible_ms)
         return ReceiptResult(ReceiptStatus.OK, str(changed), until_ms)
 
-    async def to_dead_letter(
-        self, group: str, topic: str, handle: str, delivery_attempt: int, max_attempts: int
-    ) -> ReceiptResult:
-        """The member gives the message up: it goes to the group's dead letters.
-
-        ``delivery_attempt`` and ``max_attempts`` are what the member says of it; the log counts by
-        itself.
-        """
-        del delivery_attempt, max_attempts
+    async def to_dead_letter(self, group: str, topic: str, handle: str) -> ReceiptResult:
+        """Makes a message a dead letter, because the member gives it up."""
         batcher = self._batcher
         self._check_serving()
         known, problem = self._delivery(group, topic, handle, batcher.now_ms())
@@ -295,7 +291,7 @@ class Pop:
     def _delivery(
         self, group: str, topic: str, text: str, now_ms: int
     ) -> tuple[ReceiptHandle | None, ReceiptResult]:
-        """The handle if its delivery goes on, or else what is wrong with it."""
+        """The handle of a delivery that has not ended, or None with the reason."""
         handle = parse_handle(text, self._broker_name)
         if handle is None:
             return None, _INVALID

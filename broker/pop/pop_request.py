@@ -1,4 +1,4 @@
-"""What is asked of POP, and what it answers."""
+"""The requests of POP, and its answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EVERYTHING = MessageFilter()
 
 @dataclass(frozen=True, slots=True)
 class PopRequest:
-    """A request for messages that nobody else of the group has now."""
+    """A request to receive messages."""
 
     group: str
     topic: str
@@ -22,25 +22,25 @@ class PopRequest:
     """None: any queue of the topic on this broker."""
     max_messages: int
     invisible_ms: int
-    """How long nobody else gets the messages, from 1 to ``CONSUME.pop_invisible_ms_max``."""
+    """The invisible time, from 1 to ``CONSUME.pop_invisible_ms_max``."""
     deadline_ms: int = 0
-    """By the event loop's clock (``loop.time() * 1000``): until then the request may wait for a
-    message. 0: it is answered at once."""
+    """Until when the request may wait for a message, by the event loop's clock (``loop.time() *
+    1000``). 0: it is answered at once."""
     filter: MessageFilter = EVERYTHING
     fifo: bool = False
-    """At most one message of a message group (the property ``__SHARDINGKEY``) is out at a time."""
+    """FIFO order: at most one message of a message group (the property ``__SHARDINGKEY``) is
+    delivered at a time."""
     attempt_id: str = ""
-    """The same id, asked again, gets the same messages, and no new ones, while they are invisible.
-    Empty: each request is another one."""
+    """A repeated request with the same id gets the same messages while they are invisible, and no
+    new ones. Empty: no request is a repeated one."""
     client_id: str = ""
     auto_renew: bool = False
-    """The leader prolongs the invisible time while the client works
+    """The leader renews the invisible time while the client works
     (:mod:`broker.pop.auto_renewal`)."""
     caller: Caller = NOBODY
-    """Whose quotas count."""
+    """The caller whose quotas count."""
     from_end: bool = False
-    """A group that has no offset in the queue yet begins behind its newest message. Otherwise it
-    begins at the first message."""
+    """A group without an offset in the queue begins at its end; otherwise at its first message."""
 
 
 class PopStatus(Enum):
@@ -49,7 +49,7 @@ class PopStatus(Enum):
     FOUND = "FOUND"
     NOTHING = "NOTHING"
     FULL = "FULL"
-    """As many messages are out as may be (``STATE.pop_queue_deliveries_max``)."""
+    """The group has as many deliveries as allowed (``STATE.pop_queue_deliveries_max``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class PoppedMessage:
     """One delivery of a message. Times are ms of the store clock."""
 
     record: Bytes
-    """As the log has it."""
+    """The record as in the log."""
     queue: int
     offset: int
     receipt_handle: str
@@ -69,7 +69,7 @@ class PoppedMessage:
 
 @dataclass(frozen=True, slots=True)
 class PopResult:
-    """The answer to a :class:`PopRequest`. ``rest``: messages that are stored behind the received
+    """The answer to a :class:`PopRequest`. ``rest``: the number of messages behind the received
     ones, in the queues that were looked at."""
 
     status: PopStatus
@@ -78,18 +78,18 @@ class PopResult:
 
 
 class ReceiptStatus(Enum):
-    """What became of a receipt handle."""
+    """The outcome for a receipt handle."""
 
     OK = "OK"
     EXPIRED = "EXPIRED"
-    """Its delivery is over: acknowledged, visible again, or given another handle."""
+    """Its delivery has ended: it is acknowledged, visible again, or has another handle."""
     INVALID = "INVALID"
-    """It is no receipt handle of this broker for that group and topic."""
+    """It is not a receipt handle of this broker for that group and topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReceiptResult:
-    """The answer for one handle; ``receipt_handle`` is the new one where there is one."""
+    """The answer for one handle; ``receipt_handle`` is the new one, if there is one."""
 
     status: ReceiptStatus
     receipt_handle: str = ""

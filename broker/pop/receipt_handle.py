@@ -1,10 +1,10 @@
 """Receipt handles: each names one delivery.
 
-A handle is text in the form of RocketMQ's property ``POP_CK``, eight fields with spaces between
-them: an offset at or below the message's, time of the reception, invisible time, the low 31 bits of
-the reception's nonce, 0, broker name, queue id, offset. RocketMQ 4.x clients make it themselves
-from the fields of an answer, where the fourth is a revive queue. Times are ms of the store clock.
-The state says which nonce and time are the last of a message.
+A handle is text in the form of RocketMQ's property ``POP_CK``, eight fields separated by spaces: an
+offset at or below the message's, time of the receive, invisible time, the low 31 bits of the nonce,
+0, broker name, queue id, offset. RocketMQ 4.x clients make it themselves from the fields of an
+answer, where the fourth is a revive queue. Times are ms of the store clock. The state has the last
+nonce and time of a message.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 from store.field_checks import I64_MAX
 
 HANDLE_SIZE_MAX = 512
-"""Format: characters of a handle; the broker name is the longest part."""
+"""Format: the most characters of a handle; the broker name is the longest part."""
 
 _TAG_BITS = (1 << 31) - 1
 _NUMBER = "([0-9]{1,19})"
@@ -25,7 +25,7 @@ _HANDLE = re.compile(
 
 
 def tag_of(nonce: int) -> int:
-    """What a handle has of a nonce."""
+    """The part of a nonce in a handle: its low 31 bits."""
     return nonce & _TAG_BITS
 
 
@@ -49,7 +49,7 @@ class ReceiptHandle(NamedTuple):
 
 
 def parse_handle(text: str, broker: str) -> ReceiptHandle | None:
-    """The handle in ``text``; None if it is none of that broker."""
+    """The handle in ``text``; None if it is not a handle of that broker."""
     found = _HANDLE.fullmatch(text) if len(text) <= HANDLE_SIZE_MAX else None
     if found is None or found[4] != broker:
         return None

@@ -1,4 +1,4 @@
-"""Receiving on the leader: messages are found, their commands added, and their handles made."""
+"""Receives messages on the leader: finds them, adds the commands, makes the handles."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from store.io.filesystem import Bytes
 log = logging.getLogger(__name__)
 
 _SKIP_SECONDS = 1.0
-"""How often the log learns that a filter has passed messages over."""
+"""The interval at which the log gets the cursor of a queue whose messages a filter skips."""
 
 
 class _Attempt(NamedTuple):
@@ -54,7 +54,7 @@ class _Attempt(NamedTuple):
 
 
 class _Received(NamedTuple):
-    """The messages of one queue that a request gets once their command is committed."""
+    """The messages of one queue that a request gets, once their command is committed."""
 
     committed: asyncio.Future[None]
     messages: Sequence[PoppedMessage]
@@ -62,7 +62,7 @@ class _Received(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """What a look at the queues has found. ``visible_ms``: when the next delivery becomes
+    """The result of a look at the queues. ``visible_ms``: when the next delivery becomes
     visible."""
 
     result: PopResult
@@ -70,7 +70,7 @@ class Taken(NamedTuple):
 
 
 class Receiver:
-    """Takes messages from queues for requests."""
+    """Finds messages of queues for requests."""
 
     def __init__(
         self,
@@ -94,10 +94,10 @@ class Receiver:
         self._loop = loop
         self._rng = rng
         self._skipped_at: dict[PopKey, float] = {}
-        """When the log last learned that messages of a queue were passed over."""
+        """When the log last got the cursor of a queue because of skipped messages."""
 
     async def take(self, request: PopRequest, group: GroupConfig, queues: Sequence[int]) -> Taken:
-        """What there is now, committed.
+        """The messages that can be received now, with their commands committed.
 
         Raises :class:`~dledger.errors.ProposeError`, :class:`~broker.errors.UnavailableError`, and
         :class:`~broker.errors.QuotaExceededError`.
@@ -150,7 +150,8 @@ class Receiver:
             raise UnavailableError(f"the messages cannot be read now: {error}") from error
 
     def next_message_ms(self, request: PopRequest, queue_id: int) -> int | None:
-        """When the next message of the queue is there: 0 for a new one, None for none."""
+        """When the next message of the queue can be received: 0: now, a new one; None: there is
+        none."""
         first, end = self._reader.offsets(request.topic, queue_id)
         key = (request.group, request.topic, queue_id)
         pending = self._batcher.pop_queue(key)
@@ -166,7 +167,7 @@ class Receiver:
         return pending.next_visible_ms(now_ms)
 
     async def _given_before(self, attempt: _Attempt, queue_id: int) -> _Received | None:
-        """The messages that an earlier try of the request has received."""
+        """The messages that an earlier try of the request received."""
         key = attempt.key(queue_id)
         pending = self._batcher.pop_queue(key)
         if pending is None:
@@ -187,7 +188,8 @@ class Receiver:
     async def _take_from(
         self, attempt: _Attempt, key: PopKey, messages: int
     ) -> tuple[_Received | None, bool]:
-        """What one queue has for the request, and whether too much is out already."""
+        """The messages of one queue for the request, and whether the group has too many deliveries
+        there."""
         batcher = self._batcher
         while True:
             pending = self._cursor(attempt, key)
@@ -226,8 +228,8 @@ class Receiver:
                     return got, got is None and room <= 0
 
     def _cursor(self, attempt: _Attempt, key: PopKey) -> PendingPopQueue:
-        """The group's deliveries in the queue. The first time its place is written to the log: it
-        would begin elsewhere when it asks again."""
+        """The group's deliveries in the queue. The first time, the cursor is written to the log:
+        otherwise the next request could begin elsewhere."""
         batcher, (_group, topic, queue_id) = self._batcher, key
         first, end = self._reader.offsets(topic, queue_id)
         pending = batcher.pop_queue(key)
@@ -243,13 +245,13 @@ class Receiver:
             batcher.add_command(PopReceive(*key, offset, b"", 0, 0, attempt.now_ms))
             return self._cursor(attempt, key)
         if pending.queue.committed_offset < first:
-            batcher.add_command(CommitOffset(*key, first))  # what has expired is over
+            batcher.add_command(CommitOffset(*key, first))  # expired messages count as consumed
         return pending
 
     def _give(
         self, attempt: _Attempt, key: PopKey, pending: PendingPopQueue, reception: Reception
     ) -> tuple[_Received | None, bool]:
-        """Adds the commands. Returns also whether it is worth to look again at once."""
+        """Adds the commands. Also returns whether to look again at once."""
         buried = self._bury(attempt, key, reception)
         commands: list[Command] = []
         next_offset = reception.next_offset
@@ -277,7 +279,8 @@ class Receiver:
         return _Received(committed, messages, max(rest, 0)), False
 
     def _bury(self, attempt: _Attempt, key: PopKey, reception: Reception) -> bool:
-        """Whether any message became a dead letter. Others wait: it is tried with each look."""
+        """Stores dead letters; returns whether any was stored. The others are retried with each
+        look."""
         buried = False
         for each in reception.exhausted:
             attempts = 0 if each.delivery is None else each.delivery.attempt
@@ -290,7 +293,7 @@ class Receiver:
         return buried
 
     def _skips(self, key: PopKey, pending: PendingPopQueue, next_offset: int) -> bool:
-        """Whether the log is to learn that the filter has passed messages over."""
+        """Whether to write the cursor to the log, because the filter skipped messages."""
         if next_offset <= pending.queue.next_offset:
             return False
         now = self._loop.time()
@@ -326,7 +329,7 @@ def _is_unchanged(reception: Reception, pending: PendingPopQueue) -> bool:
 
 
 def _nonce(request: PopRequest) -> int:
-    """The nonce of a request with an attempt id, 0 without one."""
+    """The nonce of a request with an attempt id; 0 without one."""
     if not request.attempt_id:
         return 0
     told = f"{request.client_id}\0{request.attempt_id}".encode(errors="replace")
@@ -334,9 +337,9 @@ def _nonce(request: PopRequest) -> int:
 
 
 def completion(committed: asyncio.Future[None]) -> Callable[[ProposeError | None], None]:
-    """Tells a future that its command is committed, or why not.
+    """A completion that sets the result of a future: None once committed, or the refusal.
 
-    Nobody needs to wait for it: a request may end earlier, by the refusal of another command.
+    The future may have no waiter: a request ends early by the refusal of another command.
     """
 
     def done(error: ProposeError | None) -> None:
@@ -346,6 +349,6 @@ def completion(committed: asyncio.Future[None]) -> Callable[[ProposeError | None
             committed.set_result(None)
         else:
             committed.set_exception(error)
-            committed.exception()  # asyncio takes it for heard
+            committed.exception()  # so that asyncio does not log it
 
     return done

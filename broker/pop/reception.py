@@ -1,4 +1,4 @@
-"""What a member of a group may receive from one queue now.
+"""Finds the messages that a member of a group may receive from one queue now.
 
 Messages that are visible again come first, by offset, then new ones. In FIFO order a message waits
 while an earlier one of its message group is not acknowledged.
@@ -34,13 +34,13 @@ from store.message.record import record_bounds
 
 MESSAGE_GROUP = "__SHARDINGKEY"
 EXHAUSTED_MAX = 32
-"""Pace: messages of one queue that a reception sends to the dead letters."""
+"""Pace: the most messages of one queue that become dead letters in one look."""
 
 _QUEUE_OFFSET = Struct(">20xq")
 
 
 class Candidate(NamedTuple):
-    """A message that may be received; ``delivery`` is its last one, None for a new message."""
+    """A message that may be received; ``delivery`` is its last delivery, None for a new message."""
 
     offset: int
     record: Bytes
@@ -49,21 +49,21 @@ class Candidate(NamedTuple):
 
 @dataclass(slots=True)
 class Reception:
-    """What was found in one queue."""
+    """The messages found in one queue."""
 
     next_offset: int
-    """Behind the new messages."""
+    """The offset behind the new messages."""
     receive: list[Candidate] = field(default_factory=list)
     exhausted: list[Candidate] = field(default_factory=list)
-    """They were received too often."""
+    """Messages that were received too often."""
     unwanted: list[int] = field(default_factory=list)
-    """Offsets that are visible again and that the filter does not want."""
+    """Offsets of visible deliveries that the filter does not match."""
     waiting: list[tuple[int, int]] = field(default_factory=list)
-    """New messages in FIFO order, by offset and hash of their message group."""
+    """New messages that wait for their message group: (offset, hash of the group)."""
 
 
 class Search(NamedTuple):
-    """What is looked for."""
+    """The parameters of a search."""
 
     key: PopKey
     wanted: MessageFilter
@@ -71,9 +71,9 @@ class Search(NamedTuple):
     attempts_max: int
     now_ms: int
     messages: int
-    """At most so many are received."""
+    """The most messages to receive."""
     room: int
-    """So many new deliveries may be made."""
+    """The most new deliveries to make."""
 
 
 class ReceptionFinder:
@@ -87,10 +87,10 @@ class ReceptionFinder:
         self._loop = loop
 
     async def find(self, search: Search, pending: PendingPopQueue) -> Reception:
-        """What may be received. Raises :class:`~store.errors.StoreError`.
+        """The messages that may be received. Raises :class:`~store.errors.StoreError`.
 
-        The deliveries may have changed while records were read from the disk: the caller looks
-        whether ``pending`` still counts.
+        The deliveries may change while records are read from disk. The caller checks whether
+        ``pending`` is still valid.
         """
         blocked: set[int] = set()
         if search.fifo:
@@ -131,8 +131,8 @@ class ReceptionFinder:
         return await self._load(ranges)
 
     def _rows(self, key: PopKey, offsets: Sequence[int]) -> tuple[list[LogRange], list[int]]:
-        """Where the records lie, and their tags codes; of the first ones, if there are too many
-        bytes."""
+        """The ranges of the records and their tags codes; only of the first records, if there are
+        too many bytes."""
         _group, topic, queue_id = key
         queue = self._machine.queue(topic, queue_id)
         ranges: list[LogRange] = []
@@ -151,7 +151,7 @@ class ReceptionFinder:
         return ranges, codes
 
     async def _load(self, ranges: Sequence[LogRange]) -> Sequence[Bytes]:
-        """Without a turn of the event loop where all is in memory."""
+        """Loads records, without a turn of the event loop if all are in memory."""
         if not ranges:
             return ()
         loaded: asyncio.Future[Sequence[Bytes]] = self._loop.create_future()
@@ -160,7 +160,7 @@ class ReceptionFinder:
 
     @staticmethod
     def _sort(search: Search, reception: Reception, each: Candidate, code: int) -> None:
-        """Where a message goes that was received before, or waited."""
+        """Adds a message that was received before, or waited, to its part of the result."""
         codes, selector, _ = search.wanted
         attempt = 0 if each.delivery is None else each.delivery.attempt
         if attempt >= search.attempts_max:
@@ -208,8 +208,9 @@ def _visible(search: Search, pending: PendingPopQueue) -> list[tuple[int, PopDel
 def _turns(
     search: Search, pending: PendingPopQueue
 ) -> tuple[list[tuple[int, PopDelivery]], set[int], int]:
-    """The messages whose turn it is in FIFO order, the groups that have one out or get one now, and
-    how many wait. A message whose group nobody looked at stands before all others."""
+    """In FIFO order: the messages that may go now, the message groups that have a delivery or get
+    one now, and the number of waiting messages. A delivery of an unknown message group blocks all
+    others."""
     turns: list[tuple[int, PopDelivery]] = []
     blocked: set[int] = set()
     waiting = 0
@@ -227,7 +228,8 @@ def _turns(
 
 
 def message_group_hash(record: Bytes) -> int:
-    """Of the message group of a record, at least 1; a message without one is of the group ``""``.
+    """The hash of a record's message group, at least 1; a message without one belongs to the group
+    ``""``.
 
     CRC32C. Two groups with the same hash wait for each other.
     """

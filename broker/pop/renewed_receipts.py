@@ -1,17 +1,16 @@
-"""Whose a renewed delivery is, and that it is renewed: in its nonce.
+"""The nonces of renewed deliveries: they hold the owner, and whether the delivery was renewed.
 
-So the replicated state says both. Any later leader goes on to renew it, and takes the first handle.
-From the highest bit the nonce of a delivery that may be renewed (:mod:`broker.pop.auto_renewal`)
-has::
+So the replicated state has both: a later leader continues the renewals, and accepts the first
+handle. From the highest bit on, the nonce of a delivery that may be renewed
+(:mod:`broker.pop.auto_renewal`) has::
 
-    30  hash of the client's id
-     1  renewed
-    32  those of the reception, by which its attempt and its receipt handle are found
+    30  hash of the client's id 1  renewed 32  the bits of the receive request, which identify its
+     attempt and its receipt handle
 
-Renewing changes the one bit alone. So the first handle of a renewed delivery is known by its tag:
-31 bits, without a time. If a client receives such a message once more by the same attempt id, its
-handle of the first time is good again, from the next renewal on. Other nonces are chance, and once
-in 2^30 one names a given client. They are never marked as renewed.
+A renewal changes only the one bit. So the first handle of a renewed delivery is recognised by its
+tag: 31 bits, without a time. If a client receives such a message again by the same attempt id, its
+first handle is valid again, from the next renewal on. Other nonces are random, and one in 2^30
+names a given client. They never have the bit "renewed".
 """
 
 from __future__ import annotations
@@ -33,17 +32,17 @@ def client_hash(client_id: str) -> int:
 
 
 def renewable(nonce: int, client_id: str) -> int:
-    """The nonce of a reception that is renewed, made of one that is not."""
+    """The nonce of a delivery that may be renewed, made of a random one."""
     return client_hash(client_id) << _CLIENT_SHIFT | (nonce & _LOW_BITS or 1)
 
 
 def not_renewable(nonce: int) -> int:
-    """The nonce of a reception that is not renewed, made of chance."""
+    """The nonce of a delivery that is never renewed, made of a random one."""
     return nonce & ~_RENEWED or 1
 
 
 def owner_of(nonce: int) -> int:
-    """The :func:`client_hash` of whom a reception belongs to, if it is renewed at all."""
+    """The :func:`client_hash` of the owner, if the delivery may be renewed."""
     return nonce >> _CLIENT_SHIFT
 
 
@@ -53,7 +52,8 @@ def renewed(nonce: int) -> int:
 
 
 def is_receipt_of(handle: ReceiptHandle, delivery: PopDelivery) -> bool:
-    """Whether a handle names the delivery: its own handle, or the first one of a renewed one."""
+    """Whether a handle names the delivery: its present handle, or the first handle of a renewed
+    delivery."""
     nonce = delivery.nonce
     return tag_of(nonce) == handle.tag and (
         bool(nonce & _RENEWED) or delivery.visible_ms == handle.visible_ms

@@ -1,1 +1,1 @@
-"""What ``GET /metrics`` tells: the catalog of metrics, and the figures that are read for it."""
+"""``GET /metrics``: the catalog of metrics, and the readings for it."""

@@ -20,7 +20,7 @@ from broker.prometheus.text_page import TextPage
 
 
 class BrokerPage:
-    """Reads all parts of a broker."""
+    """Reads the metrics of all parts of a broker."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class BrokerPage:
         nameservers: Mapping[str, str],
         clock: Callable[[], float],
     ) -> None:
-        """``nameservers`` says of each what it last did: "registered", or why not."""
+        """``nameservers`` has the last result of each NameServer: "registered", or why not."""
         self._context = context
         self._loop_lag = loop_lag
         self._ports = ports
@@ -42,8 +42,8 @@ class BrokerPage:
         )
 
     async def readings(self) -> AsyncIterator[Reading]:
-        """Each metric of :data:`~broker.prometheus.catalog.ON_BROKER`, as far as it means something
-        where the node does not lead."""
+        """Each metric of :data:`~broker.prometheus.catalog.ON_BROKER`; on a node that does not
+        lead, without those of a leader."""
         context = self._context
         for read in (
             raft_readings,

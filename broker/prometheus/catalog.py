@@ -1,10 +1,10 @@
 """Every metric of a node and of a NameServer, with its labels and its help text.
 
-Names with ``rocketmq_`` are those of RocketMQ 5.x, with its labels, where they mean the same here
-(source: ``BrokerMetricsConstant`` and ``DefaultStoreMetricsConstant`` of RocketMQ 5.3). Each sample
-also has the labels ``cluster``, ``node_type`` and ``node_id`` (the broker name), as RocketMQ's do,
-and ``node``. ``docs/metrics.md`` is made of this file by
-``python -m tests.broker.prometheus.metrics_page``.
+Names with ``rocketmq_`` and their labels are those of RocketMQ 5.x, for metrics with the same
+meaning (source: ``BrokerMetricsConstant`` and ``DefaultStoreMetricsConstant`` of RocketMQ 5.3).
+Each sample also has the labels ``cluster``, ``node_type`` and ``node_id`` (the broker name), as
+RocketMQ's do, and ``node``. ``docs/metrics.md`` is generated from this file by ``python -m
+tests.broker.prometheus.metrics_page``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from broker.prometheus.metric import Kind, Metric
 
 NODE_LABELS = ("cluster", "node_type", "node_id", "node")
-"""Of each sample. A NameServer has neither cluster nor name: its values are empty."""
+"""The labels of each sample. A NameServer has neither cluster nor name: these values are empty."""
 
 BROKER, NAMESERVER = "broker", "nameserver"
 
@@ -40,9 +40,11 @@ def _histogram(name: str, text: str, *labels: str) -> Metric:
     return _metric(Kind.HISTOGRAM, name, text, labels)
 
 
-BUILD_INFO = _gauge("dledger_build_info", "Always 1; the label tells the program.", "version")
+BUILD_INFO = _gauge(
+    "dledger_build_info", "Always 1; the label has the version of the program.", "version"
+)
 
-# --- messages; counted where the node leads
+# --- messages; counted on the leader
 
 MESSAGES_IN = _counter(
     "rocketmq_messages_in_total",
@@ -53,7 +55,7 @@ THROUGHPUT_IN = _counter(
     "rocketmq_throughput_in_total", "Bytes of the records of those messages.", *_TOPIC
 )
 MESSAGES_OUT = _counter(
-    "rocketmq_messages_out_total", "Messages that this node gave to consumers.", *_TOPIC_GROUP
+    "rocketmq_messages_out_total", "Messages that this node delivered to consumers.", *_TOPIC_GROUP
 )
 THROUGHPUT_OUT = _counter(
     "rocketmq_throughput_out_total", "Bytes of the records of those messages.", *_TOPIC_GROUP
@@ -66,13 +68,13 @@ SENT_BACK = _counter(
 )
 SEND_TO_DLQ = _counter(
     "rocketmq_send_to_dlq_messages_total",
-    "Messages that were given up and stored as dead letters.",
+    "Messages that were stored as dead letters.",
     "consumer_group",
 )
 PULLS = _counter("dledger_pulls_total", "Pulls that were answered: found or empty.", "result")
 LAG = _gauge(
     "rocketmq_consumer_lag_messages",
-    "Messages behind what the group has acknowledged. On the leader, and not of broadcasts.",
+    "Messages that the group has not acknowledged yet. On the leader, without broadcasts.",
     *_TOPIC_GROUP,
 )
 QUEUE_LAG = _gauge(
@@ -84,14 +86,14 @@ QUEUE_LAG = _gauge(
 )
 LAG_LATENCY = _gauge(
     "rocketmq_consumer_lag_latency",
-    "Milliseconds that the oldest message behind has waited; 0 if there is none.",
+    "Milliseconds that the oldest of these messages has waited; 0 if there is none.",
     *_TOPIC_GROUP,
 )
 TIMING_MESSAGES = _gauge(
     "rocketmq_timing_messages", "Messages that wait for their delivery time. On the leader."
 )
 HALF_MESSAGES = _gauge("rocketmq_half_messages", "Open transactions. On the leader.")
-TOPICS = _gauge("rocketmq_topic_number", "Topics, those of the system included.")
+TOPICS = _gauge("rocketmq_topic_number", "Topics, system topics included.")
 GROUPS = _gauge("rocketmq_consumer_group_number", "Consumer groups that have a configuration.")
 PENDING_BYTES = _gauge(
     "dledger_pending_bytes", "Bytes of requests that wait to be proposed to the log."
@@ -119,7 +121,7 @@ REFUSED = _counter(
 
 FORWARDED = _counter(
     "dledger_forwarded_requests_total",
-    "Requests that a follower passed on to the leader, by the port at which they came.",
+    "Requests that a follower forwarded to the leader, by the port at which they came.",
     "port",
 )
 
@@ -131,19 +133,19 @@ COMMIT_SECONDS = _histogram(
 )
 SYNC_SECONDS = _histogram(
     "dledger_log_sync_seconds",
-    "From a write of the log until the node knows that it is durable; with asynchronous flush "
-    "the sync alone. The wait for the event loop counts.",
+    "From a write of the log until it is known to be durable; with asynchronous flush "
+    "only the sync. The wait for the event loop counts.",
 )
 APPLY_SECONDS = _histogram(
-    "dledger_apply_seconds", "What the state machine took over an entry, on the event loop."
+    "dledger_apply_seconds", "The time of the state machine for an entry, on the event loop."
 )
 PULL_SECONDS = _histogram(
     "dledger_pull_seconds",
-    "What it took to find and load messages for a pull, without the time that it was held.",
+    "The time to find and load messages for a pull, without the time that it was held.",
 )
 LOOP_LAG_SECONDS = _histogram(
     "dledger_event_loop_lag_seconds",
-    "How late the event loop ran a timer, asked ten times a second. A shorter stall may be missed.",
+    "How late the event loop ran a timer, ten times a second. A shorter stall may be missed.",
 )
 
 # --- Raft
@@ -151,12 +153,12 @@ LOOP_LAG_SECONDS = _histogram(
 ROLE = _gauge(
     "dledger_raft_role", "1 for the role of the node: leader, follower, candidate, learner.", "role"
 )
-HAS_LEADER = _gauge("dledger_raft_has_leader", "1 where the node knows a leader.")
-SERVING = _gauge("dledger_raft_serving", "1 on the leader, once it takes writes.")
+HAS_LEADER = _gauge("dledger_raft_has_leader", "1 if the node knows a leader.")
+SERVING = _gauge("dledger_raft_serving", "1 on a leader that serves.")
 TERM = _gauge("dledger_raft_term", "The newest term that the node knows.")
 ELECTIONS = _counter("dledger_raft_elections_total", "Elections that this node has called.")
 LEADER_CHANGES = _counter(
-    "dledger_raft_leader_changes_total", "How often the node learned of another leader or term."
+    "dledger_raft_leader_changes_total", "Changes of leader or term that the node has seen."
 )
 LAST_INDEX = _gauge("dledger_raft_last_index", "The last entry of the node's log.")
 COMMIT_INDEX = _gauge("dledger_raft_commit_index", "The last entry known to be committed.")
@@ -164,7 +166,7 @@ APPLIED_INDEX = _gauge("dledger_raft_applied_index", "The last entry that is app
 VOTERS = _gauge("dledger_raft_voters", "Members that vote.")
 MAY_LOSE = _gauge(
     "dledger_raft_may_lose_nodes",
-    "How many of the voters that follow may be lost, and the rest is a majority. On the leader.",
+    "Voters in touch that may be lost without losing the majority. On the leader.",
 )
 PEER_LAG = _gauge(
     "dledger_raft_peer_lag_entries",
@@ -172,17 +174,17 @@ PEER_LAG = _gauge(
     "peer",
 )
 PEER_CONNECTED = _gauge(
-    "dledger_raft_peer_connected", "1 where there is a link to the peer.", "peer"
+    "dledger_raft_peer_connected", "1 if there is a connection to the peer.", "peer"
 )
 NAMESERVER_REGISTERED = _gauge(
-    "dledger_nameserver_registered", "1 where that NameServer knows this broker.", "nameserver"
+    "dledger_nameserver_registered", "1 if that NameServer knows this broker.", "nameserver"
 )
 
 # --- quotas
 
 QUOTA_THROTTLED = _counter(
     "dledger_quota_throttled_seconds_total",
-    "How long requests waited because of a quota; * is each without one of its own.",
+    "How long requests waited because of a quota; *: each without its own.",
     "type",
     "name",
 )
@@ -196,10 +198,10 @@ DISPATCH_BEHIND = _gauge(
     "rocketmq_storage_dispatch_behind_bytes", "Bytes of the log that are not applied yet."
 )
 DISK_SIZE = _gauge("dledger_disk_size_bytes", "Size of the file system with the data.")
-DISK_FREE = _gauge("dledger_disk_free_bytes", "What is free there.")
+DISK_FREE = _gauge("dledger_disk_free_bytes", "Free bytes of that file system.")
 DISK_LEVEL = _gauge(
     "dledger_disk_level",
-    "0: room, 1: fills up, 2: oldest segments go before their time, 3: messages are refused.",
+    "0: room, 1: fills up, 2: oldest segments are deleted early, 3: messages are refused.",
 )
 DISK_WATERMARK = _gauge(
     "dledger_disk_watermark_ratio", "The share of the disk at which a level begins.", "level"
@@ -213,36 +215,37 @@ DISK_STALLED = _gauge(
 DAMAGED_ENTRIES = _gauge("dledger_damaged_entries", "Entries of the log that are damaged now.")
 DAMAGE_FOUND = _counter(
     "dledger_damage_found_total",
-    "Damage found since the start: in entries, or in files derived from the log.",
+    "Damage found since the start: in entries, or in derived files.",
     "kind",
 )
-DAMAGE_REPAIRED = _counter("dledger_damage_repaired_total", "Of that, what was repaired.", "kind")
+DAMAGE_REPAIRED = _counter("dledger_damage_repaired_total", "Repaired damage.", "kind")
 STATE_DIVERGED = _gauge(
-    "dledger_state_diverged", "1 where the node's state is not its group's; it serves nobody."
+    "dledger_state_diverged", "1 if the node's state differs from its group's; it serves nobody."
 )
 REFILLING = _gauge("dledger_refilling", "1 while the node gets old entries from its peers.")
-SCRUB_PASSES = _counter("dledger_scrub_passes_total", "Times that the whole log was read again.")
-SCRUB_BYTES = _counter("dledger_scrub_bytes_total", "Bytes of the log that were read again.")
+SCRUB_PASSES = _counter("dledger_scrub_passes_total", "Complete passes of the scrub over the log.")
+SCRUB_BYTES = _counter("dledger_scrub_bytes_total", "Bytes of the log that the scrub has read.")
 SCRUB_PROGRESS = _gauge(
-    "dledger_scrub_progress_ratio", "The share of the log that the present pass has read."
+    "dledger_scrub_progress_ratio",
+    "The share of the log that the present pass of the scrub has read.",
 )
 
 # --- a NameServer
 
-NS_BROKERS = _gauge("dledger_nameserver_brokers", "Broker processes that are registered.")
-NS_GROUPS = _gauge("dledger_nameserver_broker_groups", "Broker names that are registered.")
+NS_BROKERS = _gauge("dledger_nameserver_brokers", "Registered broker processes.")
+NS_GROUPS = _gauge("dledger_nameserver_broker_groups", "Registered broker names.")
 NS_LEADERLESS = _gauge(
     "dledger_nameserver_broker_groups_without_leader",
-    "Broker names whose leader is not registered; producers find no place to send to.",
+    "Broker names without a registered leader; producers cannot send to them.",
 )
 NS_TOPICS = _gauge("dledger_nameserver_topics", "Topics that brokers have registered.")
 
 METRICS = tuple(_ALL)
-"""All of them."""
+"""All metrics."""
 
 ON_BOTH = frozenset((CONNECTIONS, REFUSED, LOOP_LAG_SECONDS))
 ON_NAMESERVER = ON_BOTH | {NS_BROKERS, NS_GROUPS, NS_LEADERLESS, NS_TOPICS}
-"""What a NameServer tells; a broker tells all that are not a NameServer's alone."""
+"""The metrics of a NameServer. A broker has all except those of NameServers alone."""
 ON_BROKER = frozenset(METRICS) - (ON_NAMESERVER - ON_BOTH)
 
 PROCESS = (
@@ -253,4 +256,4 @@ PROCESS = (
     "process_open_fds",
     "process_max_fds",
 )
-"""What the client library tells of each process, in the names that all programs use."""
+"""The metrics of Prometheus' client library for each process, by their usual names."""

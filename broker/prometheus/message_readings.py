@@ -1,4 +1,4 @@
-"""What clients do with a broker: messages in and out, how far groups are behind, connections."""
+"""The use of a broker by clients: messages in and out, lag of groups, connections."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 def message_readings(context: BrokerContext) -> Iterator[Reading]:
-    """Counters and gauges that cost no look at queues."""
+    """Counters and gauges that need no look at queues."""
     topics = context.rates.topic_metrics
     put = list(_series(topics.put, OTHER))
     got = list(_series(topics.got, (OTHER, OTHER)))
@@ -59,7 +59,7 @@ def message_readings(context: BrokerContext) -> Iterator[Reading]:
 
 
 def client_readings(context: BrokerContext) -> Iterator[Reading]:
-    """Connections of clients, by what their heartbeats say."""
+    """Connections of clients, by their heartbeats."""
     clients = context.clients
     producers = Counter(
         client.language.name for group in clients.producers.values() for client in group.values()
@@ -82,9 +82,9 @@ def client_readings(context: BrokerContext) -> Iterator[Reading]:
 
 
 async def lag_readings(context: BrokerContext) -> list[Reading]:
-    """How far groups are behind: on the leader alone, as followers hear of offsets late.
+    """The lag of groups; only on the leader, because followers apply offsets later.
 
-    All offsets are looked at; other work has its turn in between.
+    All offsets are read, in several turns of the event loop.
     """
     if not context.node.serving:
         return []
@@ -124,7 +124,7 @@ async def lag_readings(context: BrokerContext) -> list[Reading]:
 
 
 def _series(meters: Meters[K], other: K) -> Iterator[tuple[K, Totals]]:
-    """Totals by key; those of all without a series last."""
+    """Totals by key; the sum of keys without a series comes last."""
     by_key, others = meters.series()
     yield from by_key.items()
     if others.messages:

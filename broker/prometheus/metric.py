@@ -1,4 +1,4 @@
-"""What a metric is, and what is read for it. Knows no client library."""
+"""Metrics and their readings, independent of the client library."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import NamedTuple, TypeAlias
 from dledger.histogram import Histogram
 
 OTHER = "(other)"
-"""The label of what is beyond a limit (:class:`~broker.limits.MetricLimits`). No topic, group or
-node has such a name."""
+"""The label of series beyond a limit (:class:`~broker.limits.MetricLimits`). No topic, group or
+node has that name."""
 
 Labels: TypeAlias = tuple[str, ...]
-"""Values, in the order of the metric's labels."""
+"""Label values, in the order of the metric's labels."""
 
 
 class Kind(Enum):
-    """As Prometheus' text format names them."""
+    """The kinds by their names in Prometheus' text format."""
 
     GAUGE = "gauge"
     COUNTER = "counter"
@@ -41,7 +41,7 @@ class Reading(NamedTuple):
 
 
 Readings: TypeAlias = Callable[[], Iterable[Reading]]
-"""Reads figures that exist; takes little time."""
+"""Reads present values; takes little time."""
 
 
 def single(metric: Metric, value: float | Histogram) -> Reading:
@@ -52,7 +52,8 @@ def single(metric: Metric, value: float | Histogram) -> Reading:
 def bounded(
     samples: Iterable[tuple[Labels, float]], series_max: int, other: Labels
 ) -> list[tuple[Labels, float]]:
-    """The first ``series_max`` samples; all others are one sample, with the labels ``other``."""
+    """The first ``series_max`` samples; the others are summed in one sample with the labels
+    ``other``."""
     kept: list[tuple[Labels, float]] = []
     others = 0.0
     beyond = False

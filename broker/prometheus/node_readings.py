@@ -1,4 +1,4 @@
-"""What a node is in its group: Raft, its peers, its disk, damage, and its latencies."""
+"""A node in its group: Raft, peers, disk, damage, and latencies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dledger.raft.quorum import majority
 
 
 def raft_readings(context: BrokerContext) -> Iterator[Reading]:
-    """Role, term, how far the log is, and the links to the peers."""
+    """Role, term, indexes of the log, and connections to the peers."""
     node, core = context.node, context.node.core
     role = role_name(context)
     yield Reading(catalog.BUILD_INFO, [((program_version(),), 1)])
@@ -47,7 +47,7 @@ def raft_readings(context: BrokerContext) -> Iterator[Reading]:
 
 
 def latency_readings(context: BrokerContext) -> Iterator[Reading]:
-    """How long the steps of a write take here."""
+    """The latencies of the steps of a write."""
     node = context.node
     yield single(catalog.COMMIT_SECONDS, node.proposals.commit_seconds)
     yield single(catalog.SYNC_SECONDS, node.writer.sync_seconds)
@@ -55,7 +55,7 @@ def latency_readings(context: BrokerContext) -> Iterator[Reading]:
 
 
 def disk_readings(context: BrokerContext) -> Iterator[Reading]:
-    """As the disk was when it was last looked at, at most half a second ago."""
+    """The disk at its last check, at most half a second ago."""
     node, health = context.node, context.node.health
     log_bytes = node.store.end_position - node.store.first_position
     yield Reading(catalog.STORAGE_SIZE, ((("local", "disk"), log_bytes),))
@@ -78,7 +78,7 @@ def disk_readings(context: BrokerContext) -> Iterator[Reading]:
 
 
 def damage_readings(context: BrokerContext) -> Iterator[Reading]:
-    """What the scrub found and repaired, and whether the node is whole."""
+    """Found and repaired damage, divergence, and refills."""
     node, scrub = context.node, context.node.scrubber
     yield single(catalog.DAMAGED_ENTRIES, len(scrub.damage))
     found = ("entry", scrub.entries_damaged), ("derived", scrub.derived_repaired)

@@ -11,21 +11,21 @@ from broker.prometheus.metric import Reading
 
 @dataclass(frozen=True, slots=True)
 class PortFigures:
-    """What a port knows of itself."""
+    """The counts of one port."""
 
     connections: Callable[[], int]
     refusals: Mapping[str, int]
-    """By reason."""
+    """Refusals by reason."""
 
     forwarded: Callable[[], int] = lambda: 0
-    """Requests that went on to the leader."""
+    """Requests that were forwarded to the leader."""
 
 
 NO_PORT = PortFigures(lambda: 0, {})
 
 
 def forwarded_reading(ports: Mapping[str, PortFigures]) -> Reading:
-    """What each port of a broker has passed on."""
+    """The forwarded requests of each port of a broker."""
     return Reading(
         catalog.FORWARDED, [((name,), float(port.forwarded())) for name, port in ports.items()]
     )

@@ -1,4 +1,4 @@
-"""``GET /metrics``: readings in Prometheus' text format, as its own client library writes it."""
+"""``GET /metrics``: readings in Prometheus' text format, written by its client library."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from broker.prometheus.metric import Kind, Reading
 from dledger.histogram import Histogram
 
 CONTENT_TYPE = exposition.CONTENT_TYPE_PLAIN_0_0_4
-"""The version that every Prometheus reads. What is sent is the same in later ones."""
+"""The version of the format that every Prometheus reads. Later versions have the same content."""
 
 PAGE_SECONDS = 1.0
-"""Whoever asks again before that is given the same page."""
+"""The lifetime of a page: requests in that time get the same one."""
 
 SAMPLES_PER_TURN = 200
-"""Written before the event loop goes on: a few milliseconds."""
+"""Samples that are written in one turn of the event loop: a few milliseconds of work."""
 
 _HEADER_LINES = 2
 
@@ -34,7 +34,7 @@ CONTENT_TYPE_HEADER = {"Content-Type": CONTENT_TYPE}
 
 
 class _Only(Collector):
-    """A collector of families that are there already."""
+    """A collector of given families."""
 
     def __init__(self, families: Iterable[Family]) -> None:
         self._families = families
@@ -45,7 +45,7 @@ class _Only(Collector):
 
 
 class TextPage:
-    """The page of one process. Whoever asks at the same time, or a moment later, gets the same."""
+    """The page of one process. Concurrent requests, and those a moment later, get the same page."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class TextPage:
         labels: Mapping[str, str],
         clock: Callable[[], float],
     ) -> None:
-        """``labels`` are added to each sample; ``clock`` gives seconds that never run backward."""
+        """``labels`` are added to each sample; ``clock`` gives seconds of a monotonic clock."""
         self._read = read
         self._labels = tuple(labels), tuple(labels.values())
         self._clock = clock
@@ -71,13 +71,13 @@ class TextPage:
             return self._page
 
     async def _make(self) -> bytes:
-        """Some samples after the others; other work has its turn in between."""
+        """Writes the samples in several turns of the event loop."""
         parts = [exposition.generate_latest(_Only(self._process.collect()))]
         async for metric, samples in self._read():
             for start in range(0, len(samples) + 1, SAMPLES_PER_TURN):
                 some = Reading(metric, samples[start : start + SAMPLES_PER_TURN])
                 text = exposition.generate_latest(_Only([self._family(some)]))
-                # Help and type stand before the first ones alone.
+                # Only the first samples have help and type before them.
                 parts.append(text.split(b"\n", _HEADER_LINES)[-1] if start else text)
                 await asyncio.sleep(0)
         return b"".join(parts)
@@ -104,6 +104,6 @@ class TextPage:
 
 
 def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
-    """Upper bounds, and how many values are not above each."""
+    """Each upper bound with the number of values up to it."""
     bounds = (*map(floatToGoString, histogram.bounds), "+Inf")
     return list(zip(bounds, accumulate(histogram.counts), strict=True))

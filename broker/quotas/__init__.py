@@ -1,1 +1,1 @@
-"""Quotas: how many messages and bytes a second an account, a topic or a client may have."""
+"""Quotas: the messages and bytes per second of an account, a topic or a client."""

@@ -1,7 +1,8 @@
-"""The sends of one door whose answers are held back while their clients may go on sending.
+"""Sends of one wire whose answers are held back because their clients are beyond a quota.
 
-They stay in what the door has for all its clients. So only a part of it is for them. Beyond that a
-send of somebody in debt is refused as busy, before anything is stored, and others do not notice.
+They use the memory and requests that the wire has for all its clients. So they may use only a part
+of it. Above that, a send of a client in debt is refused as busy before anything is stored, and
+other clients are not affected.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from broker.quotas.quota import OverQuotaError
 
 
 class HeldSends:
-    """Of one door."""
+    """Counts the held sends of one wire."""
 
     def __init__(self, requests_max: int, bytes_max: int) -> None:
         """A single request may be larger than ``bytes_max``."""
@@ -26,7 +27,7 @@ class HeldSends:
 
     @contextmanager
     def holding(self, size: int) -> Iterator[None]:
-        """Counts a request of ``size`` bytes, whose client is in debt, until it is answered.
+        """Counts a request of ``size`` bytes of a client in debt, until it is answered.
 
         Raises :class:`~broker.quotas.quota.OverQuotaError`.
         """

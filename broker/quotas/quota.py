@@ -1,12 +1,12 @@
-"""What a quota says, and how it is written as a setting.
+"""A quota, and its text as a setting.
 
-A quota is a setting of the broker group (:mod:`broker.config.dynamic_settings`), so all nodes have
-the same, and it needs no command of its own::
+A quota is a setting of the broker group (:mod:`broker.config.dynamic_settings`). So all nodes have
+the same quotas, and they need no command of their own::
 
     quota.topic.clicks = produceBytes=1048576,consumeMessages=500
     quota.client.*     = produceMessages=100
 
-The second stands for each client that has none of its own.
+The second is for each client without its own quota.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ PREFIX = "quota."
 ACCOUNT, TOPIC, CLIENT = "account", "topic", "client"
 ENTITY_TYPES = (ACCOUNT, TOPIC, CLIENT)
 EACH = "*"
-"""In the place of a name: each that has no quota of its own."""
+"""Instead of a name: each entity without its own quota."""
 
 NAME_SIZE_MAX = 255
 """Format: RocketMQ's longest name of a group."""
 
 RATE_MAX = 1 << 50
-"""Format: more is no limit."""
+"""Format: the largest rate."""
 
 _NAME = re.compile(r"[^\s=]+")
 _RATES = {
@@ -39,11 +39,11 @@ _RATES = {
 
 
 class QuotaError(ValueError):
-    """A quota that cannot be; says which and why."""
+    """An invalid quota; the text names it and the reason."""
 
 
 class OverQuotaError(BusyError):
-    """Who sends has a quota, and as much of it is owed or waits as may. Nothing was stored."""
+    """The sender is too far beyond a quota, or too many held sends wait. Nothing was stored."""
 
     def __init__(self, waiting: int, limit: int, what: str, retry_seconds: int) -> None:
         """``retry_seconds``: after which another try may succeed."""
@@ -52,7 +52,7 @@ class OverQuotaError(BusyError):
 
 
 class Entity(NamedTuple):
-    """Who, or what, has a quota."""
+    """An account, a topic or a client with a quota."""
 
     type: str
     """One of :data:`ENTITY_TYPES`."""
@@ -65,7 +65,7 @@ class Entity(NamedTuple):
 
 
 class Quota(NamedTuple):
-    """Rates, each in a second; 0 is no limit. Bytes are those of bodies sent, of records given."""
+    """Rates per second; 0: no limit. Bytes are those of sent bodies, and of delivered records."""
 
     produce_messages: int = 0
     produce_bytes: int = 0
@@ -90,7 +90,7 @@ def parse_entity(setting: str) -> Entity:
 
 
 def parse_quota(text: str) -> Quota:
-    """The reverse of ``str``; an empty text is no limit at all. Raises :class:`QuotaError`."""
+    """The reverse of ``str``; an empty text has no limits. Raises :class:`QuotaError`."""
     rates: dict[str, int] = {}
     for each in filter(None, map(str.strip, text.split(","))):
         name, _, value = each.partition("=")

@@ -1,13 +1,13 @@
-"""Who must wait, and for how long: the quotas of a broker at work.
+"""Enforces the quotas of a broker: clients beyond a quota must wait.
 
-Nothing that was taken is dropped. Who sends beyond a quota gets its answers later. The wait of one
-answer is bounded: a client takes a silent broker for dead, and may send again what is stored. So
-who owes too much is refused before anything is stored. Of a client that wants no answers nothing is
-read until its debt is paid. Who asks for messages waits and asks again, up to the end of its long
-poll.
+Accepted messages are never dropped. A sender beyond a quota gets its answers later. The wait of one
+answer is bounded, because a client takes a silent broker for dead, and may send stored messages
+again. So a sender with too much debt is refused before anything is stored. From a client with
+one-way requests nothing is read until its debt is paid. A consumer waits and looks again, up to the
+end of its long poll.
 
-A quota is of one node: of what it takes in as leader, and of what it gives out. Without any
-quota ``active`` is None, and the doors do nothing else.
+Each node counts alone: the messages that it takes as leader, and those that it delivers. Without
+any quota ``active`` is None, which costs the flows only that check.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from broker.quotas.token_bucket import TokenBucket
 
 
 class Caller(NamedTuple):
-    """Who asks, as far as the wire knows; empty names are unknown."""
+    """The caller of a request, as far as the wire knows; empty names are unknown."""
 
     account: str = ""
     client_id: str = ""
@@ -35,7 +35,7 @@ NOBODY = Caller()
 
 
 class _Buckets(NamedTuple):
-    """Of one entity: of messages and of bytes, in and out; None without a limit."""
+    """The token buckets of one entity: messages and bytes, in and out; None without a limit."""
 
     produce_messages: TokenBucket | None
     produce_bytes: TokenBucket | None
@@ -50,25 +50,25 @@ class Throttle:
     """The quotas of one broker."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        """``clock`` gives seconds that never run backward."""
+        """``clock`` gives seconds of a monotonic clock."""
         self._clock = clock
         self._quotas: dict[Entity, Quota] = {}
         self._buckets: dict[Entity, _Buckets] = {}
         self.throttled_seconds: defaultdict[Entity, float] = defaultdict(float)
-        """How long requests have waited since the start, by the quota that made them wait."""
+        """The seconds that requests have waited since the start, by quota."""
 
     @property
     def active(self) -> Throttle | None:
-        """Itself if there is any quota."""
+        """This object if there is any quota, otherwise None."""
         return self if self._quotas else None
 
     @property
     def quotas(self) -> Mapping[Entity, Quota]:
-        """All that count now."""
+        """All present quotas."""
         return self._quotas
 
     def put(self, entity: Entity, quota: Quota) -> None:
-        """An entity has another quota; one without any limit is none."""
+        """Sets the quota of an entity; a quota without limits removes it."""
         if any(quota):
             self._quotas[entity] = quota
         else:
@@ -78,17 +78,17 @@ class Throttle:
                 del self._buckets[known]
 
     def clear(self) -> None:
-        """No quotas are known."""
+        """Removes all quotas."""
         self._quotas.clear()
         self._buckets.clear()
 
     def leads_no_more(self) -> None:
-        """What was taken here is no debt to the next leader: it refuses by its own."""
+        """Drops all debts: the next leader counts by itself."""
         self._buckets.clear()
 
     def produced(self, caller: Caller, topic: str, messages: int, size: int) -> float:
-        """Somebody sends; returns the seconds of debt. Its answer waits for as many, and for
-        :attr:`~broker.limits.QuotaLimits.wait_seconds_max` at most."""
+        """Charges a send; returns the seconds of debt. The answer waits for so long, at most
+        :attr:`~broker.limits.QuotaLimits.wait_seconds_max`."""
         now, most = self._clock(), 0.0
         for entity, buckets in self._of(caller, topic, now):
             debt = _take(buckets.produce_messages, messages, now)
@@ -98,10 +98,10 @@ class Throttle:
         return most
 
     def owes(self, caller: Caller, topic: str) -> bool:
-        """Whether somebody sends who has not paid yet for what it sent before. Nothing is kept of
-        the topic: it may be any text still.
+        """Whether the sender is in debt from earlier sends. Nothing is stored for the topic, which
+        may be any text at this point.
 
-        Raises :class:`~broker.quotas.quota.OverQuotaError` for who owes so much that an answer
+        Raises :class:`~broker.quotas.quota.OverQuotaError` if the debt is so large that an answer
         would not come in time.
         """
         now, owes = self._clock(), False
@@ -119,8 +119,8 @@ class Throttle:
         return owes
 
     def consumes(self, caller: Caller, topic: str) -> float:
-        """Somebody asks for messages; returns the seconds after which the request may ask again, 0
-        if it may have them now."""
+        """Checks a request for messages; returns the seconds after which it may look again, 0 if it
+        may have messages now."""
         now, most = self._clock(), 0.0
         for entity, buckets in self._of(caller, topic, now):
             both = buckets.consume_messages, buckets.consume_bytes
@@ -130,7 +130,7 @@ class Throttle:
         return min(most, QUOTAS.wait_seconds_max)
 
     def consumed(self, caller: Caller, topic: str, messages: int, size: int) -> None:
-        """Somebody was given messages."""
+        """Charges delivered messages."""
         now = self._clock()
         for _entity, buckets in self._of(caller, topic, now):
             _take(buckets.consume_messages, messages, now)
@@ -140,12 +140,12 @@ class Throttle:
         if debt <= 0:
             return
         told = entity
-        if entity not in self._quotas:  # names of clients may be any number
+        if entity not in self._quotas:  # there may be any number of client names
             told = Entity(entity.type, EACH)
         self.throttled_seconds[told] += min(debt, QUOTAS.wait_seconds_max)
 
     def _of(self, caller: Caller, topic: str, now: float) -> Iterable[tuple[Entity, _Buckets]]:
-        """The buckets that a request takes from."""
+        """The buckets of a request."""
         for entity in _entities(caller, topic):
             buckets = self._buckets.get(entity)
             if buckets is None:
@@ -163,9 +163,9 @@ class Throttle:
         return made
 
     def _forget(self, now: float) -> None:
-        """Makes room, always for half, as all are looked at: clients at rest go first, then those
-        that came first. Clients may give themselves any name: topics and accounts go last, so no
-        flood of names forgives their debts."""
+        """Drops half of the buckets: idle clients first, then the oldest. Topics and accounts are
+        dropped last: clients may choose any name, and a flood of names must not forgive other
+        debts."""
         going = sorted(
             self._buckets, key=lambda each: (each.type != CLIENT, not self._is_idle(each, now))
         )
@@ -177,7 +177,7 @@ class Throttle:
 
 
 def _entities(caller: Caller, topic: str) -> Iterator[Entity]:
-    """Whose quotas may count for a request."""
+    """The entities whose quotas count for a request."""
     for type_, name in ((TOPIC, topic), (ACCOUNT, caller.account), (CLIENT, caller.client_id)):
         if name:
             yield Entity(type_, name)

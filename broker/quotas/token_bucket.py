@@ -1,20 +1,20 @@
 """A token bucket with a virtual clock (Zhang 1990, and GCRA of ATM).
 
-The bucket keeps one number: until when all that was taken is paid for. It may be up to
-:data:`BURST_SECONDS` ahead of the time for free. What is more is debt, which the taker waits off.
+The bucket has one number: the time at which everything taken is paid for. It may be up to
+:data:`BURST_SECONDS` ahead of the present time. The rest is debt, for which the taker waits.
 """
 
 from __future__ import annotations
 
 BURST_SECONDS = 1.0
-"""Pace: the worth of so much time may be taken at once."""
+"""Pace: the burst that may be taken at once, in seconds of the rate."""
 
 DEBT_SECONDS = 30.0
-"""Pace: a single taker of very much is in debt for no longer."""
+"""Pace: the longest debt in seconds, also after a very large take."""
 
 
 class TokenBucket:
-    """Of one rate."""
+    """The bucket of one rate."""
 
     __slots__ = ("_paid_until", "_rate")
 
@@ -24,16 +24,16 @@ class TokenBucket:
         self._paid_until = 0.0
 
     def debt(self, now: float) -> float:
-        """Seconds until something may be taken again; 0 if it may be now."""
+        """The seconds until units may be taken again; 0: now."""
         return max(self._paid_until - BURST_SECONDS - now, 0.0)
 
     def take(self, units: float, now: float) -> float:
-        """Takes them in any case; returns the seconds of debt afterwards. ``now`` is in seconds,
+        """Takes units in any case; returns the seconds of debt afterwards. ``now`` is in seconds,
         and never earlier than before."""
         until = max(self._paid_until, now) + units / self._rate
         self._paid_until = min(until, now + BURST_SECONDS + DEBT_SECONDS)
         return self.debt(now)
 
     def is_idle(self, now: float) -> bool:
-        """Whether it is as if nothing was ever taken."""
+        """Whether the bucket is as if nothing was ever taken."""
         return self._paid_until <= now

@@ -1,4 +1,4 @@
-"""The one place of a remoting port in which a request's caller is known and allowed or refused."""
+"""The one place of a remoting port that identifies a request's caller and checks its permission."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from broker.security.authorize import ADMINISTER, EVERYBODY, Access, Caller
 from dledger.wire.endpoint import address_host
 
 Classifier: TypeAlias = Callable[[Frame], Iterable[Access]]
-"""What a request needs. Raises :class:`~broker.remoting.protocol.errors.FieldError`."""
+"""The permissions that a request needs. Raises
+:class:`~broker.remoting.protocol.errors.FieldError`."""
 
 
 def caller_of(request: Frame) -> Caller:
-    """Who asks, as the guard has found out."""
+    """The caller of a request, which the guard has identified."""
     caller = getattr(request, "caller", EVERYBODY)
     assert isinstance(caller, Caller)  # noqa: S101 - only the guard sets it
     return caller
@@ -34,10 +35,11 @@ def guarded(
     always: Collection[int] = (),
     without: Collection[int] = (),
 ) -> Handler:
-    """A handler that checks a request by the row of its code in ``needs``, and passes it on.
+    """A handler that checks the permissions of a request, and passes it on to ``dispatch``.
+    ``needs`` tells them for a request code.
 
-    A code without a row is for admins. The codes ``always`` are refused also where access control
-    is permissive. Those ``without`` are for everybody, with an account or without.
+    Other codes are for admins. The codes ``always`` are refused even if access control is
+    permissive. The codes ``without`` are open to everybody, with an account or without.
     """
 
     def needed(request: Frame) -> Iterable[Access]:
@@ -47,14 +49,14 @@ def guarded(
         except RequestError:
             if access.enforcing:
                 raise
-            return ()  # the handler says what is wrong with it
+            return ()  # the handler refuses the request with the reason
 
     def guard(connection: Connection, request: Frame) -> None:
         if request.code in without:
             dispatch(connection, request)
             return
         enforced = request.code in always
-        # Where access control is permissive, anybody may forward, and name any client.
+        # With permissive access control anybody may forward, and name any client.
         address = connection.remote_address if enforced else client_address(connection, request)
         try:
             request.caller = access.check(

@@ -1,4 +1,4 @@
-"""Bytes that connections of one server make it keep, and what becomes of those that keep most."""
+"""A limit for the bytes that a server buffers for its connections."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ from collections.abc import Callable, Hashable
 from typing import Protocol
 
 
-class Keeper(Hashable, Protocol):
-    """For which bytes are kept."""
+class Holder(Hashable, Protocol):
+    """A connection for which bytes are buffered."""
 
     def refuse(self, why: str, *args: object) -> None:
-        """Closes its connection, and logs the reason: a format and its values."""
+        """Closes the connection, and logs the reason: a format and its values."""
 
 
 class ByteBudget:
-    """Bytes of one kind, over all connections of a server.
+    """Buffered bytes of one kind, over all connections of a server.
 
-    Each keeper may have ``each`` bytes; what exceeds that counts for ``maximum``. If more counts,
-    the connections of the oldest keepers are closed: a peer that does its part is soon done, and
-    begins again as the newest.
+    Each holder may have ``each`` bytes. Bytes above that count towards ``maximum``. If more bytes
+    count, the connections of the oldest holders are closed. A peer that keeps up is soon below
+    ``each``, and counts as the newest next time.
     """
 
     def __init__(
-        self, what: str, maximum: int, each: int, now: Callable[[Keeper], int] | None = None
+        self, what: str, maximum: int, each: int, now: Callable[[Holder], int] | None = None
     ) -> None:
-        """``what`` is kept, for the log. ``now`` gives the bytes of a keeper that may have become
-        fewer unseen."""
+        """``what`` names the bytes in the log. ``now`` gives the present bytes of a holder, if they
+        may shrink without a call of :meth:`keep`."""
         self._what = what
         self._maximum = maximum
         self._each = each
         self._now = now
-        self._kept: dict[Keeper, int] = {}
-        """Bytes that count; the oldest keeper is the first."""
+        self._kept: dict[Holder, int] = {}
+        """Bytes that count, by holder, the oldest holder first."""
         self._total = 0
 
     @property
@@ -39,14 +39,14 @@ class ByteBudget:
         """Bytes that count."""
         return self._total
 
-    def keep(self, keeper: Keeper, size: int) -> None:
-        """``size`` bytes of it are kept now; with 0 it is done, or gone."""
+    def keep(self, holder: Holder, size: int) -> None:
+        """``size`` bytes are buffered for the holder now; 0: none, or the connection is lost."""
         counts = max(0, size - self._each)
         if counts:
-            self._total += counts - self._kept.get(keeper, 0)
-            self._kept[keeper] = counts
+            self._total += counts - self._kept.get(holder, 0)
+            self._kept[holder] = counts
         else:
-            self._total -= self._kept.pop(keeper, 0)
+            self._total -= self._kept.pop(holder, 0)
         while self._total > self._maximum:
             self._relieve()
 
@@ -60,6 +60,6 @@ class ByteBudget:
                 self._maximum,
                 self._what,
             )
-        elif left:  # its peer does its part
+        elif left:  # its peer keeps up
             self._total += left
             self._kept[oldest] = left

@@ -26,9 +26,9 @@ from dledger.wire.endpoint import Endpoint
 class RemotingClient:
     """Sends requests to any number of servers, many at a time over one connection each.
 
-    ``handlers``: what to do with requests that a server sends (39, 40, 220, ...), by code; the
-    mapping may be filled later. A lost connection fails the requests that wait on it; the next
-    request to that address makes a new one. Nothing is sent twice. ``on_lost`` is told the address
+    ``handlers`` serve the requests that a server sends (39, 40, 220, ...), by code; the mapping may
+    be filled later. A lost connection fails the requests that wait on it. The next request to that
+    address makes a new connection. Nothing is sent twice. ``on_lost`` is called with the address
     when a connection that was made ends without :meth:`close`.
     """
 
@@ -42,8 +42,8 @@ class RemotingClient:
         on_lost: Callable[[str], None] | None = None,
         security: ClientSecurity = NO_SECURITY,
     ) -> None:
-        """Raises :class:`~broker.security.credentials.CredentialsError` if ``security`` names an
-        authority that cannot be read."""
+        """Raises :class:`~broker.security.credentials.CredentialsError` if the certificate
+        authority in ``security`` cannot be read."""
         self._sign = security.credentials.sign if security.credentials is not None else None
         self._tls = security.tls()
         self._plain_too = security.plain_too
@@ -98,7 +98,8 @@ class RemotingClient:
         timeout: float,
         done: Done,
     ) -> None:
-        """As :meth:`invoke_nowait`, without a future: ``done`` is called with what comes."""
+        """As :meth:`invoke_nowait`, without a future: ``done`` is called with the answer or the
+        error."""
         if self._may_call(address, done):
             self._connection(address).call(code, ext, body, timeout=timeout, done=done)
 
@@ -136,12 +137,12 @@ class RemotingClient:
             self._connection(address).push(code, ext, body)
 
     def oldest_request(self, address: str) -> int | None:
-        """What tells the request there that has waited longest from others; None if none waits."""
+        """The opaque of the request to that address that has waited longest; None if none waits."""
         connection = self._connections.get(address)
         return None if connection is None else connection.oldest_request()
 
     def give_up(self, address: str, why: str) -> None:
-        """Ends the connection to a server, as if the server had done so."""
+        """Ends the connection to a server, as if the server had closed it."""
         connection = self._connections.get(address)
         if connection is not None:
             self._forget(connection)
@@ -159,7 +160,7 @@ class RemotingClient:
         self._connections.clear()
 
     def _may_call(self, address: str, done: Done) -> bool:
-        """Whether this client is open; where not, ``done`` is told."""
+        """Whether this client is open; if not, ``done`` gets the error."""
         if self._closed:
             self._loop.call_soon(done, None, ClientClosedError(address, "this client is closed"))
         return not self._closed
@@ -192,7 +193,7 @@ class RemotingClient:
             failure: type[CallError] = ConnectFailedError
             what = str(error) or f"no connection within {self._limits.connect_seconds:g} s"
             if connection.was_made:
-                # In the turn in which the time was up: what waited for it has left by now.
+                # Made in the turn of its timeout: the requests that waited for it have failed.
                 failure, what = ConnectionLostError, "the connection was made too late"
             connection.abort(failure, what)
         finally:

@@ -1,10 +1,10 @@
 """Requests to clients that are connected to other members of the group.
 
-A producer sends its heartbeats to the leader that its route names. After a change of leader that is
-an earlier one for a while, and the new leader does not know the client. What is for such a client
-goes to all other members at once. The one that has the client passes it on, and the client's answer
-comes back. Who is asked so looks among its own clients alone: that is one hop, and there are no
-loops.
+A producer sends its heartbeats to the leader in its route. After a change of leader this is an
+earlier leader for a while, and the new leader does not know the client. A request to such a client
+goes to all other members at once. The member that has the client passes the request on, and the
+client's answer comes back. A member that is asked looks only among its own clients. So there is one
+hop, and there are no loops.
 
 Wire: request code :data:`RequestCode.PASS_TO_CLIENT`. Its body is that of the request. The fields
 ``client`` and ``group`` name the client: ``group`` is a consumer group, or empty for a producer.
@@ -53,14 +53,14 @@ PASSED_ON = frozenset(
         RequestCode.CONSUME_MESSAGE_DIRECTLY,
     )
 )
-"""Requests to one client that is named. Nothing else is passed on for another member."""
+"""Requests to one named client. No other request is passed on for another member."""
 
 MILLISECONDS_MAX = 10_000
-"""Pace: another broker waits for its client for no longer."""
+"""Pace: how long another broker waits for its client at most."""
 
 
 class ClientsAtOtherMembers:
-    """The way to the clients of the other members, for one broker."""
+    """Calls clients of the other members, for one broker."""
 
     def __init__(
         self,
@@ -70,8 +70,8 @@ class ClientsAtOtherMembers:
         *,
         security: ClientSecurity = NO_SECURITY,
     ) -> None:
-        """``clients`` are those of this broker. ``peers``: where the other members take requests,
-        as ``host:port``. ``security`` tells them that a broker of the cluster asks."""
+        """``clients`` are the clients of this broker. ``peers`` gives the addresses of the other
+        members as ``host:port``. ``security`` shows them that a broker of the cluster asks."""
         self._loop = loop
         self._clients = clients
         self._peers = peers
@@ -88,8 +88,8 @@ class ClientsAtOtherMembers:
         timeout: float,
         done: Done,
     ) -> None:
-        """Asks the client ``client_id`` of the consumer group ``group``, empty for a producer,
-        wherever else it is connected. ``timeout`` is in seconds.
+        """Sends a request to a client at another member. ``group`` is its consumer group, empty for
+        a producer. ``timeout`` is in seconds.
 
         ``done`` gets :class:`~broker.remoting.protocol.errors.ClientNotOnlineError` if no other
         member has that client.
@@ -117,8 +117,8 @@ class ClientsAtOtherMembers:
 
     def serve(self, connection: Connection, request: Frame) -> None:
         """Code :data:`RequestCode.PASS_TO_CLIENT`. Raises
-        :class:`~broker.remoting.protocol.errors.RequestError`: the client is not connected here,
-        or this is no request that is passed on."""
+        :class:`~broker.remoting.protocol.errors.RequestError`: the client is not connected here, or
+        requests of this code are not passed on."""
         code = ext_int(request, REQUEST, maximum=INT32_MAX)
         if code not in PASSED_ON:
             raise FieldError(f"requests of code {code} are not passed on to clients")
@@ -143,7 +143,7 @@ class ClientsAtOtherMembers:
         client.call(code, fields, body, timeout=milliseconds / 1000, done=answered)
 
     async def close(self) -> None:
-        """Ends the connections to the other members. Those who wait for an answer get none."""
+        """Ends the connections to the other members. Open calls get no answer."""
         await self._client.close()
 
     def _named(self, client_id: str, group: str) -> ClientConnection | None:
@@ -153,17 +153,17 @@ class ClientsAtOtherMembers:
 
 
 class _Search:
-    """One request, at several members. The first answer of the client counts."""
+    """One request at several members. The first answer from the client counts."""
 
     def __init__(self, client_id: str, members: int, done: Done) -> None:
         self._client_id = client_id
         self._waits_for = members
         self._done: Done | None = done
         self._failure: CallError | None = None
-        """Of a member that may have passed the request on."""
+        """The failure of a member that may have passed the request on."""
 
     def answered(self, answer: Frame | None, failure: CallError | None) -> None:
-        """What one member says."""
+        """Takes the answer of one member."""
         self._waits_for -= 1
         passed_on = None if answer is None else _answer_of_client(answer)
         if passed_on is not None:
@@ -174,7 +174,7 @@ class _Search:
             self.end()
 
     def end(self) -> None:
-        """All members have been heard."""
+        """All members have answered or failed."""
         self._end(None, self._failure or ClientNotOnlineError(self._client_id))
 
     def _end(self, answer: Frame | None, failure: CallError | None) -> None:

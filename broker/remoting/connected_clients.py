@@ -1,9 +1,9 @@
 """The clients of this process: producers and consumers, as their heartbeats describe them.
 
-This is not replicated: a client sends its heartbeat to every broker that it talks to, every 30 s. A
-client is its connection; it is forgotten when that closes or is silent for 120 s. If the members of
-a consumer group or their subscriptions change, all of them are notified (request 40), so that they
-share out the queues again.
+They are not replicated: a client sends its heartbeat to every broker that it talks to, every 30 s.
+A client is known by its connection. It is forgotten when the connection closes or is silent for 120
+s. If the members of a consumer group or their subscriptions change, all members are notified
+(request 40). They then share out the queues again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ EXPIRY_SECONDS = 120.0
 SCAN_SECONDS = 10.0
 BROADCASTING = "BROADCASTING"
 NOTIFIED_PER_TURN = 2048
-"""Members that are notified of changes before the event loop goes on: some 10 ms."""
+"""Members that are notified in one turn of the event loop: about 10 ms of work."""
 
 
 def _any(_topic: str) -> bool:
@@ -33,8 +33,8 @@ def _any(_topic: str) -> bool:
 
 
 class ClientConnection(Protocol):
-    """The way to a client: a :class:`~broker.remoting.connection.Connection`, or a client of gRPC.
-    It is the client, too: nothing else is known by it."""
+    """The connection to a client: a :class:`~broker.remoting.connection.Connection`, or a client of
+    gRPC. It also identifies the client."""
 
     @property
     def remote_address(self) -> str: ...
@@ -68,12 +68,12 @@ class Client:
     version: int
     heard_at: float
     shares_queues: bool = True
-    """Whether it takes its part of the queues, as the members of RocketMQ 4 share them out. One
-    that receives by POP does not."""
+    """Whether it takes its share of the queues, as clients of RocketMQ 4 do. A client that receives
+    by POP does not."""
     owner: str = ""
-    """Its account, if accounts count. An id is not taken over from the client of another one."""
+    """Its account, if access control is on. A client of another account cannot take over its id."""
     may_publish: Callable[[str], bool] = _any
-    """Whether it may send to a topic, and so may see messages of it that are not committed."""
+    """Whether it may send to a topic, and so may see half messages of that topic."""
 
     def as_json(self, connection: ClientConnection) -> dict[str, object]:
         return {
@@ -86,7 +86,7 @@ class Client:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerSettings:
-    """Settings that all members of a group must share; the newest heartbeat counts."""
+    """Settings that all members of a group share; the newest heartbeat counts."""
 
     consume_type: str = "CONSUME_PASSIVELY"
     message_model: str = "CLUSTERING"
@@ -102,18 +102,18 @@ class ConsumerGroup:
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
 
     def client_ids(self) -> list[str]:
-        """Every member once, in a fixed order; a client may have more than one connection."""
+        """Every member once, in a fixed order. A client may have several connections."""
         return sorted({client.client_id for client in self.members.values()})
 
     def queue_sharers(self) -> list[str]:
-        """Those that share out the queues among them."""
+        """The members that share out the queues among them."""
         sharers = (client for client in self.members.values() if client.shares_queues)
         return sorted({client.client_id for client in sharers})
 
 
 @dataclass(slots=True)
 class _Connected:
-    """The statements of one connection: they are forgotten with it."""
+    """The groups and ids of one connection. They are forgotten with it."""
 
     producers: dict[str, None] = field(default_factory=dict)
     consumers: dict[str, None] = field(default_factory=dict)
@@ -151,8 +151,8 @@ class ConnectedClients:
         producers: Sequence[str],
         consumers: Sequence[str],
     ) -> None:
-        """Raises :class:`~broker.remoting.protocol.errors.RequestError` for a heartbeat that brings
-        more than ``ClientLimits`` allow.
+        """Raises :class:`~broker.remoting.protocol.errors.RequestError` for a heartbeat beyond
+        ``ClientLimits``.
         """
         known = self._connected.get(connection) or _Connected()
         groups = len(known.producers.keys() | set(producers))
@@ -161,11 +161,9 @@ class ConnectedClients:
         if groups > CLIENTS.groups_max:
             raise _too_many(f"the connection is in {groups} groups", CLIENTS.groups_max)
         if len(known.ids.keys() | {client_id}) > CLIENTS.ids_max:
-            raise _too_many("the connection has had more client ids", CLIENTS.ids_max)
+            raise _too_many("the connection has used more client ids", CLIENTS.ids_max)
         if self._memberships + more > CLIENTS.memberships_max:
-            raise _too_many(
-                f"connections are {self._memberships} times in a group", CLIENTS.memberships_max
-            )
+            raise _too_many(f"all groups have {self._memberships} members", CLIENTS.memberships_max)
         for group in consumers:
             found = self.consumers.get(group)
             if found is not None and len(found.members) >= CLIENTS.members_max:
@@ -183,7 +181,7 @@ class ConnectedClients:
             raise _too_many(f"the group {group} has {len(members)} members", CLIENTS.members_max)
 
     def id_of(self, connection: ClientConnection) -> str:
-        """What the client there calls itself; empty if it does not say."""
+        """The id of the client there; empty if it gave none."""
         connected = self._connected.get(connection)
         return next(iter(connected.ids), "") if connected is not None else ""
 
@@ -208,7 +206,7 @@ class ConnectedClients:
         settings: ConsumerSettings,
         subscriptions: Iterable[Subscription],
     ) -> None:
-        """A heartbeat of a consumer; the group is told if it brought a change."""
+        """A heartbeat of a consumer; the group is notified if it brought a change."""
         connected = self._watch(connection)
         connected.ids[client.client_id] = None
         found = self.consumers.setdefault(group, ConsumerGroup())
@@ -224,7 +222,7 @@ class ConnectedClients:
     def remove(
         self, connection: ClientConnection, *, producer_group: str = "", consumer_group: str = ""
     ) -> None:
-        """The client says that it leaves those groups."""
+        """The client leaves those groups."""
         if producer_group:
             self._remove_producer(connection, producer_group)
         if consumer_group:
@@ -236,17 +234,17 @@ class ConnectedClients:
         return None if found is None else found.subscriptions.get(topic)
 
     def is_broadcasting(self, group: str) -> bool:
-        """Whether the members of ``group`` each consume all of it."""
+        """Whether each member of ``group`` consumes all messages."""
         found = self.consumers.get(group)
         return found is not None and found.settings.message_model == BROADCASTING
 
     def producer_named(self, client_id: str) -> ClientConnection | None:
-        """The connection over which the latest heartbeat of that producer came, if it is there."""
+        """The connection of the latest heartbeat of that producer, if there is one."""
         named = self._by_name.get(client_id)
         return None if named is None else named[0]
 
     def member_named(self, group: str, client_id: str) -> ClientConnection | None:
-        """A connection of that member of a consumer group, if it is there."""
+        """A connection of that member of a consumer group, if there is one."""
         found = self.consumers.get(group)
         members = () if found is None else found.members.items()
         return next((way for way, client in members if client.client_id == client_id), None)
@@ -257,7 +255,8 @@ class ConnectedClients:
 
     @staticmethod
     def _subscribe(group: ConsumerGroup, wanted: Mapping[str, Subscription]) -> bool:
-        """Takes over newer subscriptions and drops those that are gone; True if a topic changed."""
+        """Takes over newer subscriptions and drops missing ones. Returns whether a topic
+        changed."""
         changed = wanted.keys() != group.subscriptions.keys()
         for topic, subscription in wanted.items():
             known = group.subscriptions.get(topic)
@@ -309,7 +308,8 @@ class ConnectedClients:
             del self.consumers[group]
 
     def _notify(self, group: str) -> None:
-        """At once, as a rule; later if very many are notified in this turn of the loop."""
+        """Notifies the members: at once, or later if very many are notified in this turn of the
+        loop."""
         if not self._notifies(group):
             return
         if not self._notified and not self._to_notify:

@@ -1,4 +1,4 @@
-"""One connection: frames in, answers and requests out, the same on both of its ends."""
+"""One connection: frames in, answers and requests out. Both ends use the same class."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from store.quoting import FROM_OUTSIDE, shortened
 logger = logging.getLogger("dledger.remoting")
 
 HEAVY_SECONDS = 10.0
-"""For so long a connection gives way to others that took up half a turn before all was handled."""
+"""How long a connection stays behind others after it used half a turn and had more to handle."""
 
 UNPROVEN_SECONDS = 1.0
-"""So does a connection that was not heard for so long: else who is cut off would come again as a
-light one."""
+"""A new or silent connection stays behind others until it is known for so long. Otherwise a heavy
+client could reconnect to count as a light one."""
 
 UNLIMITED = RemotingLimits(turn_frames=sys.maxsize, turn_seconds=math.inf)
-"""Of what clients read."""
+"""The bytes that clients have not read yet."""
 
 Handler: TypeAlias = "Callable[[Connection, Frame], None]"
 """Takes a request. It answers at once or later, with ``connection.respond``, or raises
@@ -48,7 +48,7 @@ Handler: TypeAlias = "Callable[[Connection, Frame], None]"
 
 
 Forward: TypeAlias = "Callable[[Connection, Frame, Refusal], bool]"
-"""Takes a request over that is refused with an error, or returns False."""
+"""Takes over a request that was refused with an error, or returns False."""
 
 
 class Connection(FrameWriter, asyncio.Protocol):
@@ -56,8 +56,8 @@ class Connection(FrameWriter, asyncio.Protocol):
 
     Requests of the peer go to ``dispatch``, one after the other, in the turn of the event loop in
     which they arrive. If too many arrive at once, the rest waits for later turns
-    (``remoting/turn_limit.py``). Answers of the meantime leave in one write once everything that
-    arrived is handled.
+    (``remoting/turn_limit.py``). The answers leave in one write once everything that arrived is
+    handled.
     """
 
     __slots__ = (
@@ -93,34 +93,36 @@ class Connection(FrameWriter, asyncio.Protocol):
         sign: Sign | None = None,
         refusals: Counter[str] | None = None,
     ) -> None:
-        """``budget``: for what has come and is not handled, shared with others of its server; so
-        are ``turns``, and ``refusals``, which counts requests that were refused, by reason."""
+        """``budget`` limits the bytes of requests that are not handled yet; ``turns`` limits their
+        time; ``refusals`` counts refused requests by reason. The connections of a server share all
+        three."""
         super().__init__(loop, limits, address=address, serialization=serialization, sign=sign)
         self._dispatch = dispatch
         self.number = number
-        """Among those that its server accepted: the later, the greater. 0 on the other end."""
+        """A server numbers its connections in the order in which it accepts them. 0 on the client's
+        end."""
         self.refusals: Counter[str] = Counter() if refusals is None else refusals
         self._incomplete_frame = IncompleteFrame(loop, limits, self.refuse, budget)
         self._reader = FrameReader(self._incomplete_frame.keeps)
         self._turn_limit = turns or TurnLimit(loop, UNLIMITED)
         self._budget = budget
         self._frames: Iterator[Frame] | None = None
-        """Those that wait for another turn; nothing is read meanwhile."""
+        """Frames that wait for another turn. Nothing is read meanwhile."""
         self._hold: asyncio.TimerHandle | None = None
-        """Nor until then."""
+        """Nothing is read until then: the loop's time."""
         self._in_line = False
-        """Whether a turn will come for them."""
+        """Whether a turn is scheduled for these frames."""
         self._last_heavy = math.inf
-        """The loop's time when it last took up half a turn; infinite before anything has come."""
+        """The loop's time when it last used half a turn; infinite before anything has come."""
         self._light = False
         self._used = 0.0
-        """Seconds on the processor since its requests wait."""
+        """CPU seconds that it used since its requests began to wait."""
         self._on_close: list[Callable[[Connection], None]] | None = []
         """None once the connection is lost."""
         self.remote_host_bytes = NO_HOST
         """The peer as a message record stores it: 4 bytes of IPv4 address, i32 port."""
         self.forward: Forward | None = None
-        """Where requests go on that only the leader can serve."""
+        """Forwards requests that only the leader can serve."""
 
     def on_close(self, callback: Callable[[Connection], None]) -> None:
         """Calls back once, when the connection is lost; soon if it already is."""
@@ -130,7 +132,7 @@ class Connection(FrameWriter, asyncio.Protocol):
             self._on_close.append(callback)
 
     def close(self) -> None:
-        """Closes after what is already written has left."""
+        """Closes once everything written has left."""
         if not self._closed:
             self._flush()
             self._closed = True
@@ -138,7 +140,7 @@ class Connection(FrameWriter, asyncio.Protocol):
                 self._transport.close()
 
     def oldest_request(self) -> int | None:
-        """What tells the request that has waited longest from others; None if none waits."""
+        """The opaque of the request that has waited longest; None if none waits."""
         return next(iter(self._pending.waiting), None)
 
     def abort(self, failure: type[CallError] = ConnectionLostError, what: str = "aborted") -> None:
@@ -149,7 +151,7 @@ class Connection(FrameWriter, asyncio.Protocol):
             self._transport.abort()
 
     def refuse(self, why: str, *args: object) -> None:
-        """Closes at once, and says in the log why (``why % args``); a peer can cause it at will."""
+        """Closes at once, and logs the reason (``why % args``). Peers can cause that at will."""
         logger.warning(f"%s: closed: {why}", self.remote_address, *args, extra=FROM_OUTSIDE)
         self.abort(what=why % args)
 
@@ -157,7 +159,7 @@ class Connection(FrameWriter, asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        if self._closed:  # given up while it was being made
+        if self._closed:  # closed while it was being made
             self._transport.abort()
             return
         self._transport.set_write_buffer_limits(high=self._limits.write_buffer_high)
@@ -184,8 +186,8 @@ class Connection(FrameWriter, asyncio.Protocol):
         self._wait_for_turn(frames)
 
     def _handle(self, frames: Iterator[Frame]) -> bool:
-        """Handles them, and returns True; False if the turn is over before, or the answers are to
-        be written first."""
+        """Handles the frames. Returns False if the turn ended first, or if answers must be written
+        first."""
         turns, clock = self._turn_limit, self._turn_limit.clock
         dispatch = self._dispatch
         unwritten_max = self._limits.write_buffer_high
@@ -221,7 +223,7 @@ class Connection(FrameWriter, asyncio.Protocol):
                     return False
         except FrameError as error:
             self.refuse("it does not speak RocketMQ's protocol (%s)", shortened(error))
-        except HANDLER_FAULTS as error:  # a peer may send anything, and harms only its connection
+        except HANDLER_FAULTS as error:  # a peer may send anything; only its connection ends
             logger.error(
                 "%s: closed: it cannot be read",
                 self.remote_address,
@@ -268,7 +270,7 @@ class Connection(FrameWriter, asyncio.Protocol):
 
     @property
     def _may_answer(self) -> bool:
-        """Whether requests that have come are handled now."""
+        """Whether waiting requests may be handled now."""
         return True
 
     @property
@@ -277,7 +279,8 @@ class Connection(FrameWriter, asyncio.Protocol):
         return self._frames is None and self._hold is None and self._may_answer
 
     def hold_reading(self, seconds: float) -> None:
-        """Reads nothing more for so long: the peer is beyond a quota. The longest hold counts."""
+        """Reads nothing for so long, because the peer is beyond a quota. The longest hold
+        counts."""
         if self._closed:
             return
         until = self._loop.time() + seconds

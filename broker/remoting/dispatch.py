@@ -13,7 +13,7 @@ from broker.remoting.protocol.frame import Frame
 
 
 def dispatch_by_code(handlers: Mapping[int, Handler]) -> Handler:
-    """A handler that passes each request to the one of its code, and refuses codes without one."""
+    """A handler that passes each request to the handler of its code, and refuses other codes."""
 
     def dispatch(connection: Connection, request: Frame) -> None:
         handler = handlers.get(request.code)
@@ -31,7 +31,7 @@ def dispatch_by_code(handlers: Mapping[int, Handler]) -> Handler:
 
 
 def serve(handler: Handler, connection: Connection, request: Frame) -> None:
-    """Calls a handler later than in the turn in which the request came, and answers its errors."""
+    """Calls a handler after the turn in which the request came, and answers its errors."""
     try:
         handler(connection, request)
     except RequestError as error:

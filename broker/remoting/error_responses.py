@@ -1,7 +1,7 @@
 """Refusals for RocketMQ's clients: a response code, and the error's text as remark.
 
-This is the one place in which the broker's own errors become answers of the remoting port. Handlers
-and flows raise them, or get them later from a completion.
+Only this module turns the broker's own errors into answers of the remoting port. Handlers and flows
+raise the errors, or get them later from a completion.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from dledger.errors import (
 from store.errors import EntryTooLargeError
 
 _CODES: tuple[tuple[type[Exception], ResponseCode], ...] = (
-    # RocketMQ's producers do not send again on 2, and do on 14. So everything that another leader
+    # RocketMQ's producers do not retry after 2, but do after 14. So everything that another leader
     # may take, or this one later, is 14, and so is an unknown outcome, as after a timeout.
     (BusyError, ResponseCode.SYSTEM_BUSY),
     (ProposeError, ResponseCode.SERVICE_NOT_AVAILABLE),
@@ -55,7 +55,7 @@ _CODES: tuple[tuple[type[Exception], ResponseCode], ...] = (
     (RecallHandleError, ResponseCode.ILLEGAL_OPERATION),
     (NothingToRecallError, ResponseCode.ILLEGAL_OPERATION),
 )
-"""The first that fits counts; any other refusal is code 1."""
+"""The first matching row counts; any other refusal is code 1."""
 
 
 def response_code_of(error: Refusal) -> ResponseCode:
@@ -67,8 +67,8 @@ def response_code_of(error: Refusal) -> ResponseCode:
 
 
 def remark_of(error: Refusal) -> str:
-    """The text for the client; RocketMQ's prefix marks a text that clients may take for
-    overload."""
+    """The text for the client. RocketMQ's prefix marks the overload errors, because clients look
+    for it."""
     return f"[OVERLOAD]{error}" if isinstance(error, BusyError) else str(error)
 
 

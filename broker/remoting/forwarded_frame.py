@@ -1,13 +1,13 @@
-"""A request that one broker of a group passes on to another, and how it travels.
+"""A request that one broker of a group forwards to another, and its wire format.
 
 Wire: request code :data:`RequestCode.FORWARD`. Its body is that of the request. It has two fields:
 ``forwarded`` holds the request's code, its version and the address of the client, separated by
-spaces; ``fields`` holds the ext fields of the request as a JSON object. So nothing of the request
-is mistaken for what the forwarding broker says of itself.
+spaces; ``fields`` holds the ext fields of the request as a JSON object. So no field of the request
+is mistaken for one of the forwarding broker.
 
-A client beyond a quota is held by the broker that forwards for it. The leader asks for that on the
-same connection, code :data:`RequestCode.HOLD_CLIENT`, one-way: ``client`` is the address as above,
-``ms`` for how long.
+The broker that forwards for a client beyond a quota holds it. The leader asks for that on the same
+connection, one-way, with code :data:`RequestCode.HOLD_CLIENT`: ``client`` is the address as above,
+``ms`` the time in milliseconds.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ HOLD_MS = "ms"
 
 
 class ForwardedFrame(Frame):
-    """A request that another broker of the group has passed on.
+    """A request that another broker of the group has forwarded.
 
     ``client`` is the address of the client, ``host:port``; ``client_host_bytes`` is the same as a
     message record stores it.
@@ -47,7 +47,7 @@ class ForwardedFrame(Frame):
 
 
 def client_host_bytes(connection: Connection, request: Frame) -> bytes:
-    """Where the request comes from, as a message record stores it."""
+    """The client's address, as a message record stores it."""
     if type(request) is ForwardedFrame:
         return request.client_host_bytes
     return connection.remote_host_bytes
@@ -59,12 +59,12 @@ def _record_host(address: str) -> bytes:
 
 
 def client_address(connection: Connection, request: Frame) -> str:
-    """Where the request comes from, as ``host:port``."""
+    """The client's address, as ``host:port``."""
     return request.client if isinstance(request, ForwardedFrame) else connection.remote_address
 
 
 def pack_forwarded(request: Frame, client: str) -> Mapping[str, str]:
-    """The fields of a request that is passed on for ``client``."""
+    """The fields of a request that is forwarded for ``client``."""
     return {
         FORWARDED: f"{request.code} {request.version} {client}",
         FIELDS: orjson.dumps(request.ext).decode(),
@@ -72,12 +72,13 @@ def pack_forwarded(request: Frame, client: str) -> Mapping[str, str]:
 
 
 def pack_hold(client: str, seconds: float) -> Mapping[str, str]:
-    """The fields by which a client is to be held for so long."""
+    """The fields of a request to hold a client for ``seconds``."""
     return {CLIENT: client, HOLD_MS: str(math.ceil(seconds * 1000))}
 
 
 def unpack_hold(request: Frame) -> tuple[str, float]:
-    """The reverse. Raises :class:`~broker.remoting.protocol.errors.FieldError`."""
+    """The client and the seconds in such a request. Raises
+    :class:`~broker.remoting.protocol.errors.FieldError`."""
     return ext_str(request, CLIENT), ext_int(request, HOLD_MS, minimum=0) / 1000
 
 
@@ -96,7 +97,7 @@ def unpack_fields(request: Frame) -> dict[str, ExtValue]:
 
 
 def unpack_forwarded(request: Frame) -> ForwardedFrame:
-    """The request that was passed on.
+    """The request that was forwarded.
 
     Raises :class:`~broker.remoting.protocol.errors.FieldError`.
     """

@@ -1,11 +1,12 @@
-"""Requests that only the leader can serve go on from a follower to the leader.
+"""A follower forwards requests to the leader that only the leader can serve.
 
-A client whose route is old asks a broker that leads no more. Its request is passed on, and the
-leader's answer comes back: the client loses a round trip, not the time until it asks for a route.
+A client with an old route asks a broker that leads no more. The broker forwards the request, and
+the leader's answer comes back. So the client loses a round trip, not the time until it asks for a
+route again.
 
-A request is forwarded where it is refused with one of :data:`~broker.errors.NOT_HERE`, which say
-that nothing was done. A receiver of a forwarded request does not pass it on again, so there are no
-loops. Without a known leader the request waits for one, for as long as an election takes.
+A request is forwarded if it is refused with one of :data:`~broker.errors.NOT_HERE`, which changed
+nothing. The receiver does not forward it again, so there are no loops. Without a known leader the
+request waits for one, for as long as an election takes.
 """
 
 from __future__ import annotations
@@ -48,11 +49,11 @@ class _Waiting(NamedTuple):
     connection: Connection
     request: Frame
     error: Refusal
-    """Its refusal in the end."""
+    """The refusal that answers it if no leader appears."""
 
 
 class Forwarder:
-    """Passes requests on, for one broker."""
+    """Forwards requests, for one broker."""
 
     def __init__(
         self,
@@ -64,9 +65,9 @@ class Forwarder:
         limits: ForwardingLimits = FORWARDING,
         security: ClientSecurity = NO_SECURITY,
     ) -> None:
-        """``leader_address``: of the member that leads, as ``host:port``; None while none is
-        known. ``dispatch`` takes the requests again that waited. ``security`` tells the leader
-        that a broker of the cluster forwards."""
+        """``leader_address`` gives the leader's address as ``host:port``; None while no leader is
+        known. ``dispatch`` serves requests that waited. ``security`` shows the leader that a broker
+        of the cluster forwards."""
         self._loop = loop
         self._own_address = own_address
         self._leader_address = leader_address
@@ -76,7 +77,7 @@ class Forwarder:
             loop, {RequestCode.HOLD_CLIENT: self._hold}, security=security
         )
         self._clients: dict[str, Connection] = {}
-        """For whom requests went to a leader, by address."""
+        """Connections whose requests went to a leader, by client address."""
         self._waiting: list[_Waiting] = []
         self._waiting_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -84,16 +85,17 @@ class Forwarder:
         """No leader came in time, and none has answered since: requests are refused at once."""
         self._closed = False
         self.forwarded = 0
-        """How many requests went to the leader since the start."""
+        """The number of requests forwarded since the start."""
         self.on_broker: Callable[[], None] = lambda: None
-        """Is told when a connection turns out to be another broker's."""
+        """Called when a connection turns out to be another broker's."""
         self._brokers: set[Connection] = set()
-        """Those over which other brokers send requests."""
+        """The connections of other brokers."""
 
     def take(self, connection: Connection, request: Frame, error: Refusal) -> bool:
-        """Takes a request over that was refused with one of :data:`~broker.errors.NOT_HERE`.
+        """Takes over a request that was refused with one of :data:`~broker.errors.NOT_HERE`.
 
-        False: it must be refused. It was forwarded before, too much waits, or no leader came.
+        Returns False if it must be refused: it was forwarded before, too many requests wait, or no
+        leader appeared in time.
         """
         if self._closed:
             return False
@@ -107,12 +109,13 @@ class Forwarder:
         return True
 
     def serve_forwarded(self, connection: Connection, request: Frame) -> None:
-        """Code :data:`RequestCode.FORWARD`: serves the request that was passed on. Raises
+        """Code :data:`RequestCode.FORWARD`: serves a forwarded request. Raises
         :class:`~broker.remoting.protocol.errors.FieldError` if there is none."""
         self._dispatch(connection, unpack_forwarded(request))
 
     def from_brokers(self, serve_request: Handler) -> Handler:
-        """``serve_request`` for a code that only brokers send: no client has their connections."""
+        """Wraps ``serve_request`` for a code that only brokers send: it marks the connection as a
+        broker's."""
 
         def marked(connection: Connection, request: Frame) -> None:
             if connection not in self._brokers:
@@ -124,11 +127,11 @@ class Forwarder:
         return marked
 
     def has_clients(self, connections: Collection[Connection]) -> bool:
-        """Whether any of these connections to this broker is a client's, not a broker's."""
+        """Whether any of these connections is a client's, not a broker's."""
         return any(each not in self._brokers for each in connections)
 
     def leadership_changed(self, leader: str | None) -> None:
-        """Waiting requests are tried again."""
+        """Tries the waiting requests again."""
         waiting, self._waiting = self._waiting, []
         self._waiting_bytes = 0
         if leader is not None:
@@ -140,7 +143,7 @@ class Forwarder:
             self._stop_timer()
 
     async def close(self) -> None:
-        """Waiting requests are refused. The outcome of what was passed on is unknown."""
+        """Refuses the waiting requests. The outcome of forwarded requests is unknown."""
         self._closed = True
         self._stop_timer()
         self._refuse_waiting()
@@ -202,7 +205,7 @@ class Forwarder:
             del self._clients[connection.remote_address]
 
     def _hold(self, _leader: Connection, request: Frame) -> None:
-        """The leader: a client is beyond a quota. Nothing is read from it for a while."""
+        """The leader says that a client is beyond a quota. Nothing is read from it for a while."""
         address, seconds = unpack_hold(request)
         client = self._clients.get(address)
         if client is not None:

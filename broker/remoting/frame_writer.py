@@ -25,10 +25,10 @@ from store.quoting import FROM_OUTSIDE, shortened
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
 Sign: TypeAlias = Callable[[Mapping[str, str] | None, Sequence[Bytes]], Mapping[str, str]]
-"""Gives the ext fields of a request with those that sign it and its body."""
+"""Signs a request with its body: returns its ext fields and those of the signature."""
 
 _JOIN_SIZE_MAX = 64 * 1024
-"""Pace: up to here joining the buffers of a turn is cheaper than a call with each of them."""
+"""Pace: up to this size in bytes, joining the buffers of a turn is cheaper than a call for each."""
 
 logger = logging.getLogger("dledger.remoting")
 
@@ -37,7 +37,7 @@ class FrameWriter:
     """Sends over the transport of a connection.
 
     Frames leave in one write at the end of the turn of the event loop, or once the reading half has
-    handled everything that arrived. Before the transport is there it waits for it.
+    handled everything that arrived. Before the transport is there, frames wait for it.
     """
 
     __slots__ = (
@@ -75,27 +75,28 @@ class FrameWriter:
         self._out: list[Bytes] = []
         self._out_size = 0
         self._unsent_max = 0
-        """The transport's buffer after the last write: it holds no more now."""
+        """The size of the transport's buffer after the last write: the upper bound of its present
+        size."""
         self._flush_due = False
         self._closed = False
         self.remote_address = address
         """The peer as ``host:port``."""
         self.last_active = loop.time()
-        """The loop's time at which something last went over the connection."""
+        """The loop's time of the last frame in or out."""
 
     @property
     def is_closed(self) -> bool:
-        """Whether it is lost or being closed; nothing is sent any more."""
+        """Whether the connection is lost or being closed. Nothing is sent then."""
         return self._closed
 
     @property
     def was_made(self) -> bool:
-        """Whether there was a transport: what was sent may have left."""
+        """Whether there was a transport, so that frames may have left."""
         return self._transport is not None
 
     @property
     def buffered(self) -> int:
-        """Bytes on their way out that the operating system has not taken yet."""
+        """Bytes that the operating system has not taken yet."""
         if self._transport is None:
             return self._out_size
         return self._out_size + self._transport.get_write_buffer_size()
@@ -126,7 +127,7 @@ class FrameWriter:
         self._send(encode_response(request, code, remark, ext, body_size), body, body_size)
 
     def respond_encoded(self, request: Frame, head: bytes) -> None:
-        """As :meth:`respond`, with an answer encoded already, without a body."""
+        """As :meth:`respond`, with an encoded answer without a body."""
         if self._closed or request.flag & FLAG_ONE_WAY:
             return
         self._out.append(head)
@@ -136,7 +137,7 @@ class FrameWriter:
             self._loop.call_soon(self._flush)
 
     def respond_fault(self, request: Frame, error: Exception) -> None:
-        """The answer where a handler stumbled over a request (``HANDLER_FAULTS``)."""
+        """Answers a request in whose handler an unexpected error arose (``HANDLER_FAULTS``)."""
         logger.error(
             "%s: %r failed", self.remote_address, request, exc_info=error, extra=FROM_OUTSIDE
         )
@@ -204,7 +205,7 @@ class FrameWriter:
         self._request_template(template, opaque, values, body, 0)
 
     def _may_call(self, done: Done) -> bool:
-        """Whether one more request may be sent; if not, ``done`` gets the reason."""
+        """Whether one more request may be sent; if not, ``done`` gets the error."""
         if self._closed:
             error: CallError = ConnectionLostError(self.remote_address, "connection closed")
         else:

@@ -1,4 +1,4 @@
-"""Incomplete frames: how long they may take. How much is kept of them is in ``byte_budget.py``."""
+"""The time limit of incomplete frames. The limit of their bytes is in ``byte_budget.py``."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Refuse: TypeAlias = Callable[..., None]
 
 
 class IncompleteFrame:
-    """The frame of one connection that is not whole yet. It must make progress.
+    """The incomplete frame of one connection. It must make progress.
 
-    A timer runs only while there are such frames. Most frames come in one piece, and the others do
+    One timer runs while there are incomplete frames. Most frames arrive whole, and the others do
     not cost a timer each.
     """
 
@@ -34,14 +34,14 @@ class IncompleteFrame:
         self._budget = budget
         self._size = 0
         self._number = 0
-        """How many frames there were."""
+        """The number of incomplete frames so far."""
         self._timer: asyncio.TimerHandle | None = None
         self.refuse = refuse
         self.reads = True
-        """False while this side does not read, because the peer does not."""
+        """False while this side does not read, because the peer does not read either."""
 
     def keeps(self, size: int) -> None:
-        """So many bytes of it have come; 0: it is complete, or dropped."""
+        """``size`` bytes of it have come; 0: the frame is complete or dropped."""
         self._size = size
         if not size:
             self._number += 1
@@ -67,11 +67,11 @@ class IncompleteFrame:
             return
         limits = self._limits
         came = self._size - size
-        # A process that stood still has not read bytes that may have come long ago.
+        # After a pause of the process, bytes that came long ago may not be read yet.
         was_awake = self._loop.time() - due < limits.progress_seconds / 10
         if number == self._number and came < limits.progress_bytes and self.reads and was_awake:
             self.refuse(
-                "of a frame that was begun %d bytes came in %g s, fewer than %d",
+                "%d bytes of an incomplete frame came in %g s, fewer than %d",
                 came,
                 limits.progress_seconds,
                 limits.progress_bytes,

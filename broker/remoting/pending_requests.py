@@ -13,14 +13,14 @@ OPAQUE_MAX = 2**31 - 1
 """Format: an i32, counted up and then from 0 again."""
 
 Done: TypeAlias = Callable[[Frame | None, CallError | None], None]
-"""Told once, with the answer or with why none came."""
+"""Called once, with the answer or with the reason why none came."""
 
 
 class PendingRequests:
     """Answers matched by opaque, and one timer for all deadlines.
 
     The timer is set for the earliest known deadline, and an answer does not touch it. So a request
-    costs no timer of its own, which would be a third of its price.
+    needs no timer of its own, which would be a third of its cost.
     """
 
     __slots__ = ("_address", "_armed_for", "_loop", "_next_opaque", "_time", "_timer", "waiting")
@@ -49,7 +49,7 @@ class PendingRequests:
             self._arm(deadline)
 
     def resolve(self, frame: Frame) -> bool:
-        """Hands an answer to its waiter; false when nobody does (any more)."""
+        """Gives an answer to its waiter. Returns False if nobody waits for it (any more)."""
         waiting = self.waiting.pop(frame.opaque, None)
         if waiting is None:
             return False

@@ -1,4 +1,4 @@
-"""The listening side: accepts connections, watches over them, closes them."""
+"""The listening side: accepts connections, closes idle and blocked ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from broker.limits import RemotingLimits
-from broker.remoting.byte_budget import ByteBudget, Keeper
+from broker.remoting.byte_budget import ByteBudget, Holder
 from broker.remoting.connection import Connection, Forward, Handler
 from broker.remoting.turn_limit import TurnLimit
 from broker.security.port_tls import PortTls, waiting_limits
@@ -21,12 +21,12 @@ logger = logging.getLogger("dledger.remoting")
 
 
 class AcceptedConnection(Connection):
-    """A connection that handles no requests while its peer does not read the answers."""
+    """A server's connection. It handles no requests while its peer does not read the answers."""
 
     __slots__ = ("_takes_answers", "unread")
 
     unread: ByteBudget
-    """For answers that the peer has not read."""
+    """The budget for answers that the peer has not read."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._takes_answers = True
@@ -56,12 +56,12 @@ class AcceptedConnection(Connection):
         super()._flush()
         if self._unsent_max > self._limits.unread_each:
             self.unread.keep(self, self._unsent_max)
-        # Held pulls and pushes still come after the pause.
+        # Answers to held pulls, and pushes, still come during the pause.
         if not self._closed and self.buffered > self._limits.write_buffer_max:
             self.refuse("it does not read its answers")
 
 
-def _buffered(connection: Keeper) -> int:
+def _buffered(connection: Holder) -> int:
     return connection.buffered if isinstance(connection, Connection) else 0
 
 
@@ -86,7 +86,7 @@ class RemotingServer:
         cpu_clock: Callable[[], float] | None = None,
         vip_port: int | None = None,
     ) -> None:
-        """Without ``tls`` the port speaks none. ``vip_port`` is a second port, served alike.
+        """Without ``tls`` the port has no TLS. ``vip_port`` is a second port with the same service.
         ``clock``, ``cpu_clock``: see :class:`TurnLimit`."""
         self._loop = loop
         self._host = host
@@ -100,9 +100,9 @@ class RemotingServer:
         self._connections: dict[Connection, None] = {}
         self._accepted = 0
         self.on_closed: Callable[[], None] = lambda: None
-        """Is told of each connection that has closed."""
+        """Called with each connection that has closed."""
         self.refusals: Counter[str] = Counter()
-        """Requests that were refused since the start, by reason."""
+        """Requests refused since the start, by reason."""
         own = self._limits
         self._unhandled = ByteBudget("requests", own.unhandled_max, own.unhandled_each)
         self._unread = ByteBudget(
@@ -114,16 +114,16 @@ class RemotingServer:
 
     @property
     def port(self) -> int:
-        """The port asked for, or the one that the system chose where that was 0."""
+        """The configured port, or the one that the system chose for 0."""
         return self._port
 
     @property
     def connections(self) -> list[Connection]:
-        """Those open now, the oldest first."""
+        """The open connections, oldest first."""
         return list(self._connections)
 
     def accept(self) -> Connection:
-        """The protocol of a new connection; tests give it to their own transports."""
+        """The asyncio protocol of a new connection."""
         self._accepted += 1
         connection = AcceptedConnection(
             self._loop,

@@ -1,13 +1,13 @@
-"""How much a server handles in one turn of the event loop, of all its connections together.
+"""A limit for the requests that a server handles in one turn of the event loop.
 
-Small requests that were sent without waiting for answers arrive by the thousand. uvloop reads a
-connection up to 32 times before anything else is done, 8 MB in all: more than a second of work. In
+A client that does not wait for answers sends thousands of small requests at once. uvloop reads a
+connection up to 32 times before anything else runs, 8 MB in all: more than a second of work. In
 that time no heartbeat leaves, and a leader is deposed.
 
-Connections that find the turn over wait for a later one, as in the scheduler FQ-CoDel (RFC 8290):
-each may use a small share of a turn, and the light ones go before those that took up much just now.
-So a client with few requests waits for few turns, however much others send. Who took up much is
-told by the time on the processor: on a busy machine a thread may stand still within any request.
+Once a turn is over, connections wait for a later turn, as in the scheduler FQ-CoDel (RFC 8290).
+Each connection may use a small share of a turn. Light connections go before heavy ones, which used
+much time just now. So a client with few requests waits for few turns, whatever others send. The
+used time is CPU time, because on a busy machine a thread may be suspended within any request.
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ from collections.abc import Callable
 from broker.limits import RemotingLimits
 
 TURN_BYTES = 1024
-"""Pace: so many bytes of a body count as one frame more."""
+"""Pace: each so many bytes of a body count as one more frame."""
 
 SHARE_MIN = 2
-"""Pace: frames of a connection that has waited, where very many wait."""
+"""Pace: the smallest share of a waiting connection in a turn, in frames."""
 
 
 class TurnLimit:
-    """``left`` frames may still be handled; a connection that finds none left comes again in a
-    later turn. So does one that finds that the turn has lasted too long.
+    """``left`` more frames may be handled in this turn. If none is left, or if the turn has lasted
+    too long, a connection waits for a later turn.
 
-    A user calls :meth:`begin` with the loop's time, :meth:`is_over` after a frame with which
-    ``left`` is ``low`` or less, or ``clock()`` beyond ``ends_at``. Quiet turns cost nothing else.
+    A connection calls :meth:`begin` with the loop's time. After a frame it calls :meth:`is_over` if
+    ``left`` is at most ``low``, or if ``clock()`` is beyond ``ends_at``. Quiet turns cost nothing
+    else.
     """
 
     __slots__ = (
@@ -56,8 +57,8 @@ class TurnLimit:
         clock: Callable[[], float] | None = None,
         cpu_clock: Callable[[], float] | None = None,
     ) -> None:
-        """``clock`` gives seconds also within a turn; by default it is the loop's, which stands
-        still there. ``cpu_clock`` gives those that this thread ran; by default it is ``clock``."""
+        """``clock`` gives seconds that also advance within a turn; the default, the loop's time,
+        does not. ``cpu_clock`` gives the CPU seconds of this thread; by default it is ``clock``."""
         self._loop = loop
         self._frames = limits.turn_frames
         self._seconds = limits.turn_seconds
@@ -71,25 +72,25 @@ class TurnLimit:
         self.at = -1.0
         """The loop's time in this turn."""
         self.ends_at = 0.0
-        """By ``clock``."""
+        """The end of this turn by ``clock``."""
         self.left = self._frames
         self.low = self._frames // 2
 
     def begin(self, now: float) -> None:
-        """In a turn at ``now`` by the loop, which is not :attr:`at`."""
+        """Begins a turn at ``now``, the loop's time, if that is not :attr:`at`."""
         self.at = now
         self.ends_at = self.clock() + self._seconds
 
     def is_over(self) -> bool:
-        """Whether the connection that is served has to wait. The next turn has all frames again."""
+        """Whether the served connection must wait. The next turn has all frames again."""
         if self.clock() > self.ends_at:
             self.left = 0
         self._renew_soon()
         return self.left <= self._stop
 
     def wait(self, go_on: Callable[[], None], *, light: bool) -> None:
-        """Calls ``go_on`` once, in a later turn in which there are some left. ``light``: it has
-        taken up little."""
+        """Calls ``go_on`` once, in a later turn that has frames left. ``light``: the connection
+        used little time."""
         (self._light if light else self._heavy).append(go_on)
         self._renew_soon()
 
@@ -107,7 +108,7 @@ class TurnLimit:
             return
         share = max(SHARE_MIN, self._frames // waiting)
         if self._heavy:
-            # However many are light, the others have half of the turn, of its time as well.
+            # The heavy ones get half of the frames and time of a turn, however many are light.
             half, half_seconds, ends_at = self._frames // 2, self._seconds / 2, self.ends_at
             self.left -= half
             self.ends_at -= half_seconds
@@ -121,7 +122,8 @@ class TurnLimit:
             self._renew_soon()
 
     def _serve(self, waiting: deque[Callable[[], None]], share: int) -> None:
-        """As many as have come, each for its share, while some are left."""
+        """Serves the connections in ``waiting``, each for ``share`` frames, while frames are
+        left."""
         for _ in range(len(waiting)):
             if self.left <= 0:
                 break

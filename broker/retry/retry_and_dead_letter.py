@@ -1,7 +1,7 @@
-"""The fate of a message that a consumer could not consume (RocketMQ's section 10.3).
+"""Retries and dead letters of messages that a consumer could not consume (section 10.3).
 
-It returns to ``%RETRY%group`` after a delay that grows with each attempt. After the last attempt it
-goes to ``%DLQ%group``, which nobody consumes by default.
+Such a message goes to ``%RETRY%group`` after a delay that grows with each attempt. After the last
+attempt it goes to ``%DLQ%group``, which nobody consumes by default.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ from store.message.record import MessageRecord
 from store.message.scheduled_topics import LEVEL_MAX
 
 FIRST_RETRY_LEVEL = 3
-"""10 s; each further attempt waits one level more."""
+"""The delay level of the first retry: 10 s. Each further attempt has one level more."""
 
 
 def retrying_group(name: str, group_of: Callable[[str], GroupConfig | None]) -> GroupConfig:
-    """The group that tries messages again. Raises :class:`~broker.errors.UnknownGroupError`."""
+    """The settings of the group that retries messages. Raises
+    :class:`~broker.errors.UnknownGroupError`."""
     group = group_of(name)
     if group is None:
         raise UnknownGroupError(f"subscription group not exist, {name}")
@@ -48,9 +49,9 @@ def retrying_group(name: str, group_of: Callable[[str], GroupConfig | None]) -> 
 def retries_exhausted(
     group: GroupConfig, reconsume_times: int, times_max: int, delay_level: int = 0
 ) -> bool:
-    """Whether that many attempts were the last; a level below 0 asks for no further one.
+    """Whether there is no further attempt; a level below 0 asks for none.
 
-    ``times_max``: the attempts that the client allows, below 0 as many as the group does.
+    ``times_max``: the attempts that the client allows; below 0: as many as the group's settings.
     """
     if times_max < 0:
         times_max = group.retry_max_times
@@ -63,9 +64,9 @@ def group_that_gives_up(
     times_max: int,
     group_of: Callable[[str], GroupConfig | None],
 ) -> GroupConfig | None:
-    """The group that has tried this message often enough, if it is sent to a retry topic.
+    """The group whose attempts are exhausted, for a message to its retry topic; otherwise None.
 
-    A client does that by itself if its request to send a message back has failed. Raises
+    A client sends such a message itself if its send-back request has failed. Raises
     :class:`~broker.errors.UnknownGroupError`.
     """
     if not topic.startswith(RETRY_PREFIX):
@@ -77,7 +78,7 @@ def group_that_gives_up(
 def retry_message(
     record: MessageRecord, group: GroupConfig, delay_level: int, times_max: int, rng: Random
 ) -> tuple[str, Placement]:
-    """The real topic of the copy of a message that came back, and the place where it is stored.
+    """The topic of a retry, and its placement.
 
     ``delay_level`` 0 leaves the delay to the broker.
     """
@@ -99,7 +100,7 @@ def retry_message(
 
 
 def dead_letter(group: GroupConfig, properties: bytes) -> tuple[str, Placement]:
-    """The same for a message that is not tried again."""
+    """The same for a dead letter."""
     topic = dead_letter_topic(group.name)
     return topic, Placement(topic, 0, with_properties(properties, {DELAY: b"0"}))
 
@@ -107,10 +108,10 @@ def dead_letter(group: GroupConfig, properties: bytes) -> tuple[str, Placement]:
 def missing_retry_topics(
     group: GroupConfig, topic: str, topic_of: Callable[[str], TopicConfig | None], now_ms: int
 ) -> list[PutTopic]:
-    """Creates the topic to which a message returns, if it is missing.
+    """The commands that create a missing retry or dead letter topic.
 
-    Raises :class:`~broker.errors.ForbiddenError` if nobody may write to it, and
-    :class:`~broker.topics_and_groups.NameRefusedError` if no topic can have that name.
+    Raises :class:`~broker.errors.ForbiddenError` if the topic is not writable, and
+    :class:`~broker.topics_and_groups.NameRefusedError` if the name is not allowed.
     """
     found = topic_of(topic)
     if found is None:

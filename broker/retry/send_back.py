@@ -1,4 +1,4 @@
-"""Messages that consumers send back: each is stored once more for the next attempt."""
+"""Messages that consumers send back: each is stored again for the next attempt."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from store.message.record import MessageRecord, decode_record
 from store.message.scheduled_topics import SCHEDULED_TOPICS
 
 RECONSUME_TIMES_MAX = 2**31 - 1
-"""Format: a record has a signed i32 for them."""
+"""Format: a record has an i32 for the attempts."""
 
 
 class SendBack:
-    """Takes messages back, on the leader (RocketMQ's ``CONSUMER_SEND_MSG_BACK``)."""
+    """Takes messages that are sent back, on the leader (RocketMQ's ``CONSUMER_SEND_MSG_BACK``)."""
 
     def __init__(
         self,
@@ -51,19 +51,20 @@ class SendBack:
         *,
         told_topic: str = "",
     ) -> None:
-        """Stores a copy of the message at ``position`` for the group's next attempt.
+        """Stores a copy of the message at ``position`` for the group's next attempt, or as a dead
+        letter.
 
-        ``delay_level``: 0 leaves the delay to the broker, below 0 gives the message up.
-        ``times_max``: the attempts, below 0 as the group says. ``told_topic``: if not empty, a
-        message that is neither of that topic nor a retry of the group is refused. ``done`` is
-        called once: None when the copy is committed.
+        ``delay_level``: 0: the broker chooses the delay; below 0: the message becomes a dead
+        letter. ``times_max``: the allowed attempts; below 0: as the group says. ``told_topic``: if
+        not empty, a message that is neither of that topic nor a retry of the group is refused.
+        ``done`` is called once: with None when the copy is committed.
 
         Raises :class:`~dledger.errors.NotLeaderError` and
         :class:`~broker.errors.UnknownGroupError`; ``done`` is not called then.
         """
         self._batcher.check_serving()
         group = retrying_group(group_name, self._batcher.group)
-        if group.retry_queues <= 0:  # by its settings, what the group fails at is given up
+        if group.retry_queues <= 0:  # by its settings the group does not retry
             done(None)
             return
 
@@ -73,7 +74,9 @@ class SendBack:
                     raise error
                 record = decode_record(data)
                 if told_topic and record.topic not in {told_topic, retry_topic(group_name)}:
-                    raise AccessDeniedError(f"the message at {position} is not of {told_topic}")
+                    raise AccessDeniedError(
+                        f"the message at {position} is not of the topic {told_topic}"
+                    )
                 self._store_copy(record, group, delay_level, times_max, done)
             except REFUSALS as refusal:
                 done(refusal)

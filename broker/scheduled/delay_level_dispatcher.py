@@ -1,7 +1,7 @@
 """Dispatches the messages of one delay level, on the leader (``ScheduleMessageService``).
 
-All messages of a queue of ``SCHEDULE_TOPIC_XXXX`` wait equally long, so the queue is in order of
-delivery.
+All messages of a queue of ``SCHEDULE_TOPIC_XXXX`` wait equally long, so the queue is in the order
+of delivery.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from store.message.scheduled_topics import LEVEL_MAX, SCHEDULE_TOPIC
 
 
 class DelayLevelDispatcher(Dispatcher):
-    """One level, for as long as this node leads."""
+    """Dispatches one level while this node leads."""
 
     def __init__(self, level: int, within: DispatcherContext) -> None:
         super().__init__(within)
         self.level = level
         self.what = f"messages of delay level {level}"
         self._offset = 0
-        """Everything before it is in progress."""
+        """The next offset to deliver: all messages before it are in progress."""
 
     def arrived(self) -> None:
-        """A message was added; if other messages wait, it waits behind them."""
+        """A message was added. If others wait, nothing is to do: it waits behind them."""
         if self._timer is None:
             super().arrived()
 
@@ -69,12 +69,12 @@ class DelayLevelDispatcher(Dispatcher):
 
 
 def first_undelivered_offset(state: BrokerState, queue: ConsumeQueue, level: int) -> int:
-    """The offset of the first message of a level that is not delivered."""
+    """The offset of the first undelivered message of a level."""
     return max(state.schedule.get(level, 0), queue.first_offset)
 
 
 def undelivered_of_levels(machine: Queues) -> Iterator[tuple[int, ConsumeQueue, int]]:
-    """Each delay level at which messages wait, its queue, and the offset of the first of them."""
+    """Each delay level with waiting messages, its queue, and the offset of the first of them."""
     for level in range(1, LEVEL_MAX + 1):
         queue = machine.queue(SCHEDULE_TOPIC, level - 1)
         if queue is not None:

@@ -1,15 +1,14 @@
-"""Dispatches due messages, step by step: the common part of delay levels and timers.
+"""Dispatches due messages, step by step: the common part for delay levels and timed messages.
 
-A due message is stored once more, in the queue for which it was meant, in one entry with the
-command that says so. Both are committed or neither, so the next leader continues exactly where this
-one ended.
+A due message is stored again, in its real queue, in one entry with the command that records the
+delivery. Both are committed or neither, so the next leader continues exactly where this one ended.
 
-Steps are added one after the other, and several may wait to be committed: the next step need not
-wait for them. That is safe because a step is never committed without those before it. If one fails,
-those behind it fail too, and the schedule starts again from the applied state.
+Steps are added one after the other, and several may wait to be committed. That is safe because a
+step is never committed without those before it. If one fails, those behind it fail too, and the
+dispatcher starts again from the applied state.
 
-The record of a message, once it is there, has to be due when its row says. Else the row is made
-again from the log and looked at again.
+A loaded record must be due at the time in its row. Otherwise the row is rebuilt from the log and
+read again.
 """
 
 from __future__ import annotations
@@ -37,21 +36,21 @@ from store.message.scheduled_topics import TIMER_TOPIC, row_code
 
 DISPATCH_MESSAGES = 128
 DISPATCH_BYTES = 1 << 20
-"""The limit of one entry: it does not hold up the event loop."""
+"""The limit of one entry, so that it does not delay the event loop."""
 
 DISPATCHES_MAX = 4
 """Pace: the steps of one kind that may wait to be committed."""
 
 WAIT_SECONDS_MAX = 2.0
-"""Pace: the wall clock may be set; so nothing is waited for without looking at it again."""
+"""Pace: the longest wait in seconds without reading the wall clock, which may be set."""
 
 RETRY_SECONDS_MIN = 0.1
 RETRY_SECONDS_MAX = 2.0
-"""Pace: between two tries to store what is due."""
+"""Pace: the seconds between two tries to store due messages."""
 
 _LEFT_OUT = {TIMER_TOPIC: (REAL_TOPIC, REAL_QUEUE_ID)}
-"""The properties that a message loses at its delivery. A timed one loses the names of its queue, as
-with RocketMQ 5; of others all stay, as with RocketMQ 4.9."""
+"""The properties that are removed at the delivery. A timed message loses the names of its real
+queue, as with RocketMQ 5; other messages keep all, as with RocketMQ 4.9."""
 
 log = logging.getLogger(__name__)
 
@@ -66,18 +65,18 @@ class Queues(Protocol):
 
 
 class DispatcherContext(NamedTuple):
-    """With what a delivery works."""
+    """The services that dispatchers use."""
 
     machine: Queues
     reader: MessageReader
     batcher: Batcher
     loop: asyncio.AbstractEventLoop
     fail: Callable[[BaseException], None]
-    """Stops the node: it cannot read what it has to deliver, and another may lead."""
+    """Stops the node: it cannot read due messages, and another node may lead."""
 
 
 class DueMessage(NamedTuple):
-    """A due message: its place, and the time in its row."""
+    """A due message: its queue and offset, and the time in its row."""
 
     queue: ConsumeQueue
     queue_id: int
@@ -88,14 +87,14 @@ class DueMessage(NamedTuple):
 
     @property
     def range(self) -> LogRange:
-        """Its record."""
+        """The range of its record."""
         return row_range(self.queue, self.queue_id, self.offset, self.position, self.size)
 
 
 class Dispatcher:
-    """Delivers from some of the queues in which messages wait, for as long as this node leads.
+    """Delivers from some of the queues of scheduled messages, while this node leads.
 
-    A subclass finds what is due (:meth:`_find`).
+    A subclass finds the due messages (:meth:`_find`).
     """
 
     what = "waiting messages"
@@ -115,7 +114,7 @@ class Dispatcher:
         self._retry_seconds = RETRY_SECONDS_MIN
 
     def look(self) -> None:
-        """Delivers what is due, and comes back when more is."""
+        """Delivers due messages, and schedules the next look."""
         if self._stopped or self._loading or self._failed or self._committing == DISPATCHES_MAX:
             return
         self._cancel()
@@ -127,40 +126,41 @@ class Dispatcher:
             self._fail(error)
 
     def arrived(self) -> None:
-        """Something changed that nobody may wait for: looks again at the end of this turn."""
+        """Looks again at the end of this turn, because something changed."""
         if not (self._stopped or self._loading or self._failed):
             self._look_soon()
 
     def stop(self) -> None:
-        """This node does not lead any more."""
+        """Ends: this node leads no more."""
         self._stopped = True
         self._cancel()
 
     # --- for the subclass
 
     def _find(self) -> None:
-        """Calls :meth:`_deliver` if something is due, else one of those below; nothing if no
-        message waits."""
+        """Calls :meth:`_deliver` for due messages, or else a method to look again later; nothing if
+        no message waits."""
         raise NotImplementedError
 
     def _restart_from_applied(self) -> None:
-        """The applied state says where the next step begins."""
+        """Sets the start of the next step from the applied state."""
         raise NotImplementedError
 
     def _deliver(
         self, due: Sequence[DueMessage], command: Command, added: Callable[[], None]
     ) -> None:
-        """Delivers these messages in one entry with ``command``. Calls ``added`` once they are in
+        """Delivers messages in one entry with ``command``. Calls ``added`` once they are in
         progress, then looks again."""
         self._loading = True
         self._reader.load([each.range for each in due], self._loaded(due, command, added))
 
     def _overdue(self, due: DueMessage, own_ms: int) -> bool:  # noqa: ARG002 - a subclass's
-        """Whether a message that was due at ``own_ms``, before its row says, has to go now."""
+        """Whether a message that is due at ``own_ms``, before the time in its row, must be
+        delivered now."""
         return False
 
     def _is_recalled(self, key: TimedKey) -> bool:  # noqa: ARG002 - a subclass's
-        """Whether its producer has taken it back."""
+        """Whether the message was recalled."""
         return False
 
     def _look_soon(self) -> None:
@@ -168,7 +168,7 @@ class Dispatcher:
         self._timer = self._loop.call_soon(self.look)
 
     def _look_at(self, deliver_ms: int) -> None:
-        """Looks again when this time has come."""
+        """Looks again at this time."""
         self._look_in(max(deliver_ms - self._batcher.now_ms(), 1) / 1000)
 
     # --- one step
@@ -181,7 +181,7 @@ class Dispatcher:
                 return
             self._loading = False
             if self._failed:
-                # An earlier step, which says that the messages of this one are delivered too.
+                # An earlier step failed. The command of this one would count its messages, too.
                 self._try_again("are not stored")
                 return
             if error is not None:
@@ -223,8 +223,8 @@ class Dispatcher:
         return messages
 
     def _checked_time(self, due: DueMessage, record: MessageRecord) -> int:
-        """When the message is due. Raises :class:`~store.errors.DerivedDamageError` where that is
-        not as its row says; one that only the row has held up goes now."""
+        """When the message is due. Raises :class:`~store.errors.DerivedDamageError` if its row has
+        another time, unless the row only delayed the message."""
         said_ms = due.deliver_ms
         own_ms = row_code(
             record.topic, record.queue_id, record.properties, record.store_timestamp, said_ms
@@ -233,7 +233,7 @@ class Dispatcher:
             wrong = misleading_row(due.queue, due.offset)
             if own_ms > said_ms or not self._overdue(due, own_ms):
                 raise wrong
-            log.warning("a message that is due is late: %s", wrong)
+            log.warning("a due message is late: %s", wrong)
         return own_ms
 
     def _delivered(self, error: ProposeError | None) -> None:
@@ -241,7 +241,7 @@ class Dispatcher:
         if self._stopped:
             return
         if error is None:
-            self._retry_seconds = RETRY_SECONDS_MIN  # also where the step behind was refused
+            self._retry_seconds = RETRY_SECONDS_MIN  # even if the next step was refused
         if error is not None or self._failed:
             self._try_again(f"are not stored: {error}")
             return
@@ -249,7 +249,7 @@ class Dispatcher:
             self._look_soon()
 
     def _try_again(self, why: str) -> None:
-        """Starts again once the outcome of all steps is known."""
+        """Starts again, once the outcome of all steps is known."""
         if not self._failed:
             log.warning("%s that are due %s", self.what, why)
         self._failed = True

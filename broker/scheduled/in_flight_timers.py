@@ -1,4 +1,4 @@
-"""The timed messages that are pending: in progress into the log."""
+"""Timed messages that are pending."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from dledger.errors import ProposeError
 
 
 class InFlightTimers:
-    """Knows the earliest time for which one of them waits.
+    """Tracks the earliest delivery time of pending timed messages.
 
-    The schedule must not pass it: the progress would then cover this message too. Messages that are
-    added later wait for a later time than any that is due by then.
+    The progress must not pass that time: it would then cover a message that is not delivered.
+    Messages that are added later have later delivery times than all due ones.
     """
 
     def __init__(self) -> None:
         self.on_settled: Callable[[], None] = lambda: None
-        """Called when one of them is applied, or refused."""
+        """Called when a pending message is applied or refused."""
         self._times: list[int] = []
         self._settled: list[int] = []
 
@@ -26,26 +26,26 @@ class InFlightTimers:
         return len(self._times) > len(self._settled)
 
     def tracked(self, deliver_ms: int, waiter: SendWaiter) -> SendWaiter:
-        """Counts a message from now on until the returned waiter gets the outcome."""
+        """Tracks a message until the returned waiter gets its outcome."""
         heappush(self._times, deliver_ms)
         return _TrackedWaiter(self, deliver_ms, waiter)
 
     def first_ms(self) -> int | None:
-        """The earliest time, ms; None if nothing is in flight."""
+        """The earliest delivery time in ms; None without pending messages."""
         while self._settled and self._settled[0] == self._times[0]:
             heappop(self._settled)
             heappop(self._times)
         return self._times[0] if self._times else None
 
     def settled(self, deliver_ms: int) -> None:
-        """A message that was counted is applied, or refused."""
+        """A tracked message is applied or refused."""
         heappush(self._settled, deliver_ms)
         self.first_ms()
         self.on_settled()
 
 
 class _TrackedWaiter:
-    """Passes the outcome on to the waiter of a message, and notes that it is settled."""
+    """Passes the outcome of a message on to its waiter, and ends the tracking."""
 
     __slots__ = ("deliver_ms", "in_flight", "waiter")
 

@@ -1,7 +1,8 @@
-"""The queue in which a scheduled message waits, and until when.
+"""The queue in which a scheduled message waits, and its delivery time.
 
-A delay level sends it to ``SCHEDULE_TOPIC_XXXX``, one queue a level, in which messages become due
-in their order. A delivery time sends it to the timer wheel (:mod:`broker.scheduled.timer_wheel`).
+With a delay level it goes to ``SCHEDULE_TOPIC_XXXX``. That topic has a queue for each level, in
+which messages become due in order. With a delivery time it goes to the timer wheel
+(:mod:`broker.scheduled.timer_wheel`).
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ class Placement(NamedTuple):
 
 
 def scheduled_placement(topic: str, queue_id: int, properties: bytes, now_ms: int) -> Placement:
-    """The place of a message for this queue; its own queue if it does not have to wait.
+    """The placement of a message for this queue: the queue itself if the message need not wait.
 
     A message that is due at ``now_ms`` or before does not wait. Raises
-    :class:`~broker.errors.IllegalMessageError` for an impossible time.
+    :class:`~broker.errors.IllegalMessageError` for an invalid level or time.
     """
     level = delay_level(topic, properties)
     if level > 0:
@@ -56,7 +57,7 @@ def scheduled_placement(topic: str, queue_id: int, properties: bytes, now_ms: in
 
 
 def delay_level_placement(topic: str, queue_id: int, properties: bytes, level: int) -> Placement:
-    """The place of a message that waits for the time of a delay level, 1 to 18."""
+    """The placement of a message with a delay level from 1 to 18."""
     marks = {DELAY: b"%d" % level} | real_queue_marks(topic, queue_id)
     timers = dict.fromkeys(TIMER_NAMES)
     return Placement(SCHEDULE_TOPIC, level - 1, with_properties(properties, marks | timers))
@@ -66,7 +67,7 @@ def delay_level(topic: str, properties: bytes) -> int:
     """The delay level in the property ``DELAY``; 0 for none.
 
     RocketMQ takes an unknown level for the longest. Here only messages for a retry topic may have
-    one, because their level grows with each attempt; for others it is a mistake.
+    an unknown level, because it grows with each attempt; other messages are refused.
     """
     given = find_property(properties, DELAY)
     if given is None:
@@ -85,15 +86,15 @@ def delay_level(topic: str, properties: bytes) -> int:
 
 
 def deliver_time(properties: bytes, now_ms: int) -> int:
-    """When the message wants to be delivered, ms; 0 if it does not say.
+    """The delivery time of a message in ms; 0 if it has none.
 
-    Of several properties RocketMQ takes the delay in seconds first, then that in milliseconds. A
-    message that has waited before does not wait again.
+    If there are several properties, the delay in seconds counts first, then that in milliseconds,
+    as in RocketMQ. A message that has waited before does not wait again.
     """
     if find_property(properties, TIMER_OUT_MS) is not None:
         return 0
     if find_property(properties, TIMER_DEL_UNIQUE_KEY) is not None:
-        raise IllegalMessageError("timed messages cannot be taken back on this broker")
+        raise IllegalMessageError("this broker does not support the recall by TIMER_DEL_UNIQKEY")
     for name, unit_ms, begin_ms in (
         (TIMER_DELAY_SEC, 1000, now_ms),
         (TIMER_DELAY_MS, 1, now_ms),

@@ -1,8 +1,8 @@
-"""Recall handles: each names one timed message, by which its producer can take it back.
+"""Recall handles: each names one timed message, which its producer can recall with it.
 
-A handle is text in the form of RocketMQ 5.3, whose clients look into it: Base64, in the alphabet
-for URLs, of ``v1``, topic, broker name, time of delivery in ms, and message id, with spaces between
-them. Behind them stands the position of the message in the log, by which it is found.
+A handle is text in the form of RocketMQ 5.3, because its clients decode it: URL-safe Base64 of
+``v1``, topic, broker name, delivery time in ms, and message id, separated by spaces. The position
+of the message in the log follows, by which it is found.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from store.message.properties import UNIQUE_KEY, find_property
 from store.text_numbers import whole_number
 
 HANDLE_SIZE_MAX = 8192
-"""Format: characters of a handle; the message id is the longest part."""
+"""Format: the most characters of a handle; the message id is the longest part."""
 
 _VERSION = "v1"
 
 
 class RecallHandle(NamedTuple):
-    """All of a handle but the position, which is known once the message is stored."""
+    """A handle without the position, which is known once the message is stored."""
 
     topic: str
     broker: str
@@ -30,14 +30,14 @@ class RecallHandle(NamedTuple):
     message_id: str
 
     def at(self, position: int) -> str:
-        """The handle of the message that is stored there."""
+        """The text of the handle, for a message at this position."""
         parts = (_VERSION, self.topic, self.broker, self.deliver_ms, self.message_id, position)
         return urlsafe_b64encode(" ".join(map(str, parts)).encode()).decode()
 
 
 def handle_for(topic: str, broker: str, deliver_ms: int, properties: bytes) -> RecallHandle | None:
-    """Of a message with these properties; None where it has no unique key, or its handle would be
-    too long."""
+    """The handle of a message with these properties; None without a unique key, or if the handle
+    would be too long."""
     key = (find_property(properties, UNIQUE_KEY) or b"").decode(errors="replace")
     if not key:
         return None
@@ -48,7 +48,8 @@ def handle_for(topic: str, broker: str, deliver_ms: int, properties: bytes) -> R
 def parse_recall_handle(text: str, topic: str, broker: str) -> tuple[RecallHandle, int]:
     """The handle in ``text``, and the position of its message.
 
-    Raises :class:`~broker.errors.RecallHandleError` if it is none for that topic of that broker.
+    Raises :class:`~broker.errors.RecallHandleError` if it is not a handle for that topic and
+    broker.
     """
     try:
         if len(text) > HANDLE_SIZE_MAX:

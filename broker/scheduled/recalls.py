@@ -1,9 +1,9 @@
-"""Timed messages taken back by their producers, on the leader (``RecallMessageProcessor``).
+"""Recalls of timed messages, on the leader (``RecallMessageProcessor``).
 
-A recall is a command in the log. The leader writes it only while the message is neither delivered
-nor on its way, and passes the message over from that moment on
-(:mod:`broker.scheduled.timer_dispatcher`). So recall and delivery stand in the log in the order in
-which they were decided, and only the first counts.
+A recall is a command in the log. The leader proposes it only while the message is neither delivered
+nor being delivered, and skips the message from that moment on
+(:mod:`broker.scheduled.timer_dispatcher`). So a message is either recalled or delivered, never
+both.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from store.message.record import MessageRecord, decode_record
 from store.message.scheduled_topics import TIMER_TOPIC, row_code
 
 Recalled = Callable[[str, Refusal | None], None]
-"""Called once: with the message id when the message is taken back, or with the refusal."""
+"""Called once: with the message id of the recalled message, or with the refusal."""
 
 
 class Recalls:
-    """Takes messages back while this node serves as leader."""
+    """Recalls messages while this node is the leader."""
 
     def __init__(
         self,
@@ -62,18 +62,18 @@ class Recalls:
         self._broker_name = broker_name
 
     def recall(self, topic: str, handle: str, done: Recalled) -> None:
-        """Takes the message of a handle back. One that was taken back before is so once more: the
-        first answer may have got lost.
+        """Recalls the message of a handle. A second recall succeeds too, because the first answer
+        may have been lost.
 
-        Raises :class:`~broker.errors.RecallHandleError` for no handle of the topic,
+        Raises :class:`~broker.errors.RecallHandleError` for a handle of another topic,
         :class:`~broker.errors.UnknownTopicError`, :class:`~broker.errors.UnavailableError` and
         :class:`~dledger.errors.NotLeaderError`. ``done`` gets
-        :class:`~broker.errors.NothingToRecallError` where no such message waits.
+        :class:`~broker.errors.NothingToRecallError` if no such message waits.
         """
         self._batcher.check_serving()
         if not self._known_by_all():
             raise UnavailableError(
-                "messages can be recalled when all members run a program that knows it"
+                "recalls need a newer program on all members of the broker group"
             )
         if self._batcher.topic(topic) is None:
             raise UnknownTopicError(f"the topic {topic} does not exist")
@@ -85,7 +85,7 @@ class Recalls:
                     raise error
                 self._recall(named, decode_record(data), done)
             except OutOfRangeError:
-                done("", NothingToRecallError("there is no such message any more"))
+                done("", NothingToRecallError("the message no longer exists"))
             except REFUSALS as refusal:
                 done("", refusal)
             except StoreError as fault:
@@ -97,7 +97,7 @@ class Recalls:
         self._batcher.check_serving()
         key = self._key(record) if _is_named(record, named) else None
         if key is None:
-            raise NothingToRecallError("the recall handle is of no message that waits")
+            raise NothingToRecallError("no message waits for this recall handle")
         if self._scheduled_messages.is_over(key):
             raise NothingToRecallError("the message has been delivered, or its time has passed")
         recalled = self._machine.state.recalled
@@ -112,8 +112,9 @@ class Recalls:
         recalling[key] = [partial(done, named.message_id)]
 
     def _key(self, record: MessageRecord) -> TimedKey | None:
-        """None where no row of the timer wheel leads to the record: a client can make one up in the
-        body of its message, with the time and the offset of anybody's."""
+        """The key of a record; None if no row of the timer wheel points to the record. A client
+        could put a made-up record into the body of a message, with the time and offset of another
+        one."""
         offset, stored_ms = record.queue_offset, record.store_timestamp
         deliver_ms = row_code(record.topic, record.queue_id, record.properties, stored_ms, 0)
         queue = self._machine.queue(TIMER_TOPIC, queue_of(slot_of(deliver_ms)))
@@ -121,7 +122,7 @@ class Recalls:
         return (deliver_ms, offset) if (record.position, record.size, deliver_ms) in found else None
 
     def _settled(self, key: TimedKey, error: Refusal | None) -> None:
-        """The command is applied, or refused."""
+        """The command is applied or refused."""
         for told in self._scheduled_messages.recalling.pop(key):
             told(error)
 

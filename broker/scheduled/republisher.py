@@ -1,8 +1,8 @@
-"""Stores a message once more: scheduled messages, committed half messages, and retries.
+"""Republishes messages: scheduled messages, committed half messages, and retries.
 
-Such a message first lies in a topic of the broker's own. Two properties name its real topic and
-queue: ``REAL_TOPIC`` and ``REAL_QID``. A copy is made from a stored message, so no producer limit
-applies to it, and it is never taken for a retry of itself.
+Such a message is first stored in a system topic. Two properties name its real topic and queue:
+``REAL_TOPIC`` and ``REAL_QID``. The copy is made from a stored message, so no limit of producers
+applies to it, and it is not taken for a retry of itself.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from store.message.record import MessageRecord, PendingMessage, make_pending_mes
 from store.message.scheduled_topics import SCHEDULED_TOPICS
 
 REPUBLISHED_TOPICS = SCHEDULED_TOPICS | {HALF_TOPIC}
-"""Topics of messages that are stored once more later."""
+"""Topics of messages that are republished later."""
 
 QUEUE_DIGITS_MAX = 10
 """Format: the id of a queue is an i32."""
 
 REPUBLISH_OVERHEAD_BYTES = 1024
-"""The most that an entry has beside a republished message, and a longer topic."""
+"""The most bytes that an entry has besides a republished message, with a longer topic."""
 
 
 def check_republished_size(message: PendingMessage, size_max: int) -> None:
-    """Refuses a message for one of ``REPUBLISHED_TOPICS`` that could be stored now, but not once
-    more.
+    """Refuses a message for one of ``REPUBLISHED_TOPICS`` that could be stored now, but not
+    republished.
 
-    ``size_max``: bytes that one entry can hold. Raises :class:`~store.errors.EntryTooLargeError`.
+    ``size_max``: the most bytes of an entry. Raises :class:`~store.errors.EntryTooLargeError`.
     """
     size = message.size + REPUBLISH_OVERHEAD_BYTES
     if size > size_max:
@@ -61,7 +61,7 @@ def republished(
     reconsume_times: int | None = None,
     prepared_position: int = 0,
 ) -> QueueMessages:
-    """The message of ``record`` for another queue. None leaves a field as it is."""
+    """The message of ``record`` for another queue. None: the field stays."""
     message = make_pending_message(
         topic,
         record.body,
@@ -84,10 +84,10 @@ def republished_to_real_queue(
     sys_flag: int | None = None,
     prepared_position: int = 0,
 ) -> QueueMessages | None:
-    """The message for its real queue, or None if the topic is no more.
+    """The message for its real queue, or None if the topic was deleted.
 
-    The properties ``without`` are taken out. A queue that the topic has lost since is replaced by
-    one that it has.
+    The properties ``without`` are removed. If the topic no longer has the queue, another queue is
+    used.
     """
     topic, queue_id = real_queue(record.properties)
     config = topic_of(topic)

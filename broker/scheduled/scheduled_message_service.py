@@ -1,4 +1,4 @@
-"""All dispatchers of a leader, and what the log must keep for them."""
+"""All dispatchers of a leader, and the part of the log that they need."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class ScheduledMessageService:
-    """Delivers while this node serves as leader."""
+    """Delivers scheduled messages while this node is the leader."""
 
     def __init__(
         self,
@@ -39,17 +39,17 @@ class ScheduledMessageService:
     ) -> None:
         self._within = DispatcherContext(machine, reader, batcher, loop, fail)
         self.in_flight = InFlightTimers()
-        """Timed messages on their way into the log."""
+        """Pending timed messages."""
         self.recalling: dict[TimedKey, list[Callable[[Refusal | None], None]]] = {}
-        """Timed messages that a command in progress takes back, and who waits for that."""
+        """Timed messages with a recall in progress, and the waiters for it."""
         self.in_flight.on_settled = self._settled
         self._term: int | None = None
-        """In which this node serves."""
+        """The term in which this node serves."""
         self._levels: list[DelayLevelDispatcher] = []
         self._timers: TimerDispatcher | None = None
 
     def leadership_changed(self, leadership: Leadership) -> None:
-        """A new term continues from the applied state: nothing of the old term counts."""
+        """A new term starts from the applied state."""
         term = leadership.term if leadership.serving else None
         if term == self._term:
             return
@@ -65,7 +65,7 @@ class ScheduledMessageService:
             each.arrived()
 
     def arrived(self, topic: str, queue_id: int) -> None:
-        """Messages were added to a queue in which they wait."""
+        """Messages were added to a queue of scheduled messages."""
         if topic == SCHEDULE_TOPIC and queue_id < len(self._levels):
             self._levels[queue_id].arrived()
         elif topic == TIMER_TOPIC:
@@ -76,20 +76,20 @@ class ScheduledMessageService:
             self._timers.arrived()
 
     def now_ms(self) -> int:
-        """The time up to which messages are due; also what this leader's clock, or its mark, says
-        to be past."""
+        """The time up to which messages are due: at least the last time of this leader's clock, and
+        the time of the last delivered message."""
         return max(self._within.batcher.now_ms(), self._within.machine.state.timer.deliver_ms)
 
     def is_over(self, key: TimedKey) -> bool:
-        """Whether a timed message is delivered, is on its way, or is passed over for good."""
+        """Whether a timed message is delivered, is being delivered, or was skipped for good."""
         return self._timers is None or key <= self._timers.mark
 
     def tracked(self, deliver_ms: int, now_ms: int, waiter: SendWaiter) -> SendWaiter:
         """The waiter for a timed message, instead of ``waiter``.
 
-        ``now_ms`` is the time at which it was found to be due later. If no message waits, the
-        schedule first moves on to this time, so the next leader need not search the time before it.
-        Raises as :meth:`~broker.group_commit.batcher.Batcher.add_command`.
+        ``now_ms`` is the time at which the message was found to be due later. If no message waits,
+        the progress first moves to this time, so the next leader need not search the time before
+        it. Raises as :meth:`~broker.group_commit.batcher.Batcher.add_command`.
         """
         mark = self._within.machine.state.timer
         if not (mark.waiting or self.in_flight) and slot_of(mark.deliver_ms) < slot_of(now_ms):
@@ -97,7 +97,7 @@ class ScheduledMessageService:
         return self.in_flight.tracked(deliver_ms, waiter)
 
     def stop(self) -> None:
-        """Delivers nothing more."""
+        """Stops all deliveries."""
         self._term = None
         for each in self._levels:
             each.stop()
@@ -107,11 +107,11 @@ class ScheduledMessageService:
             self._timers = None
 
     def oldest_needed_position(self) -> int | None:
-        """The position of the first record that still waits, if one does."""
+        """The position of the first record that waits, or None."""
         try:
             return min(self._oldest_positions(), default=None)
         except DerivedDamageError as damage:
-            # Nothing is given up before it is made again.
+            # Nothing expires before the rows are rebuilt.
             log.warning("keeping the log: %s", damage)
             return 0
 

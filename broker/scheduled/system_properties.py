@@ -1,4 +1,4 @@
-"""The properties by which RocketMQ marks scheduled messages, and how they are set."""
+"""The properties with which RocketMQ marks scheduled messages, and how to set them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ORIGIN_MESSAGE_ID = b"ORIGIN_MESSAGE_ID"
 
 
 def with_properties(encoded: bytes, changed: Mapping[bytes, bytes | None]) -> bytes:
-    """The property string with these set, or removed if the value is None.
+    """The property string with ``changed`` set, or removed if the value is None.
 
     Raises :class:`~broker.errors.IllegalMessageError` if it becomes too long.
     """
@@ -38,15 +38,15 @@ def with_properties(encoded: bytes, changed: Mapping[bytes, bytes | None]) -> by
     made = kept + b"".join(added)
     if len(made) > PROPERTIES_BYTES_MAX:
         raise IllegalMessageError(
-            f"the properties have {len(made)} bytes with those that say where the message "
-            f"belongs, at most {PROPERTIES_BYTES_MAX} fit"
+            f"the properties have {len(made)} bytes with those for the real queue of the "
+            f"message, at most {PROPERTIES_BYTES_MAX} fit"
         )
     return made
 
 
 @lru_cache(maxsize=64)
 def _pairs_of(names: tuple[bytes, ...]) -> re.Pattern[bytes]:
-    """Each whole pair with one of the names."""
+    """Matches each whole pair with one of the names."""
     return re.compile(
         rb"(?:(?<=\x02)|\A)(?:" + b"|".join(map(re.escape, names)) + rb")\x01[^\x02]*(?:\x02|\Z)"
     )

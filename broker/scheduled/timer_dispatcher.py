@@ -1,9 +1,9 @@
 """Dispatches timed messages, on the leader (RocketMQ 5's ``TimerMessageStore``).
 
-The dispatcher reads the present slot and delivers its messages in order of their time, then of
-their offset. The progress, in the state, is the last message delivered: everything due before it is
-delivered, nothing behind it. This holds because no message is added for a past time, and no
-delivery passes the time of a message in flight (:mod:`broker.scheduled.in_flight_timers`).
+The dispatcher reads the present slot and delivers its messages in the order of time, then of
+offset. The progress, in the state, is the last delivered message: all messages up to it are
+delivered, and none behind it. This holds because no message is added for a past time, and no
+delivery passes the time of a pending message (:mod:`broker.scheduled.in_flight_timers`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SCAN_ROWS = 2048
 """The rows of a slot that are read in one turn of the event loop."""
 
 SLOTS_A_TURN = 256
-"""The slots without a message that are passed in one turn."""
+"""The slots without a message that are skipped in one turn."""
 
 BUCKET_MS = 1000
 
@@ -55,7 +55,7 @@ class _Timed(NamedTuple):
 
 
 class TimerDispatcher(Dispatcher):
-    """All timed messages, for as long as this node leads."""
+    """Dispatches all timed messages while this node leads."""
 
     what = "timed messages"
 
@@ -65,28 +65,28 @@ class TimerDispatcher(Dispatcher):
         in_flight: InFlightTimers,
         recalling: Container[TimedKey],
     ) -> None:
-        """``recalling``: messages that a command in progress takes back."""
+        """``recalling``: messages with a recall in progress."""
         super().__init__(within)
         self._in_flight = in_flight
         self._recalling = recalling
         self._began = _key(self._machine.state.timer)
-        """No earlier leader delivered messages behind it."""
+        """The progress of earlier leaders: they delivered no messages behind it."""
         self._restart_from_applied()
 
     def _restart_from_applied(self) -> None:
         self._mark = _key(self._machine.state.timer)
-        """Messages that are due up to there are delivered or in progress."""
+        """The time up to which messages are delivered or in progress."""
         self._slot = slot_of(self._mark[0])
         self._next_offset: int | None = None
         """The next row to read in the slot's queue; unknown before the first."""
         self._buckets: dict[int, list[_Timed]] = {}
-        """The messages of the slot, by second; each second is in order once it is searched."""
+        """The messages of the slot, by second. A second is sorted once it is searched."""
         self._seconds: list[int] = []
-        """A heap of their keys."""
+        """A heap of the seconds."""
 
     @property
     def mark(self) -> TimedKey:
-        """Messages up to this one are delivered, or on their way."""
+        """The key up to which messages are delivered or in progress."""
         return self._mark
 
     def _advance_past(self, mark: TimedKey) -> None:
@@ -112,12 +112,12 @@ class TimerDispatcher(Dispatcher):
         self._deliver_until(limit_ms)
 
     def _limit_ms(self) -> int:
-        """Up to which time anything may be delivered now."""
+        """The time up to which messages may be delivered now."""
         now_ms, first_ms = self._batcher.now_ms(), self._in_flight.first_ms()
         return now_ms if first_ms is None else min(now_ms, first_ms - 1)
 
     def _scan(self) -> bool:
-        """Reads rows of the slot; False if there are more than one turn may read."""
+        """Reads rows of the slot. Returns False if more rows remain than one turn may read."""
         queue = self._machine.queue(TIMER_TOPIC, queue_of(self._slot))
         if queue is None:
             return True
@@ -148,7 +148,7 @@ class TimerDispatcher(Dispatcher):
         insort(bucket, timed)
 
     def _deliver_until(self, limit_ms: int) -> None:
-        """Delivers the messages that are due by then, in order of their time."""
+        """Delivers the messages that are due by ``limit_ms``, in the order of time."""
         due, size = list[_Timed](), 0
         for second in sorted(self._seconds):
             for timed in self._buckets[second]:
@@ -177,7 +177,9 @@ class TimerDispatcher(Dispatcher):
         elif self._seconds:
             first_ms = self._buckets[self._seconds[0]][0].deliver_ms
             if not self._in_flight or first_ms > self._batcher.now_ms():
-                self._look_at(first_ms)  # else what is in flight holds it up, and tells us
+                self._look_at(
+                    first_ms
+                )  # otherwise a pending message delays it, and its end calls us
         elif self._machine.state.timer.waiting:
             self._look_at((self._slot + 1) * SLOT_MS)
 
@@ -196,9 +198,9 @@ def _key(of: _Timed | TimerProgress) -> TimedKey:
 
 
 def oldest_timer_position(machine: Queues) -> int | None:
-    """The position of the first record that waits on the timer wheel, if one does.
+    """The position of the first record that waits on the timer wheel, or None.
 
-    It may be a delivered one, in the present slot.
+    In the present slot it may be a delivered one.
     """
     positions = [
         position
@@ -211,8 +213,8 @@ def oldest_timer_position(machine: Queues) -> int | None:
 def undelivered_of_wheel(
     machine: Queues,
 ) -> Iterator[tuple[int, ConsumeQueue, int, tuple[int, int]]]:
-    """Each queue of the wheel in which messages may wait, its id, and the offset from which on they
-    do. In the present slot those up to a mark, their time and offset, are delivered."""
+    """For each queue of the wheel with waiting messages: its id, the queue, the first offset that
+    waits, and a key (time, offset) up to which messages of the present slot are delivered."""
     mark = machine.state.timer
     if not mark.waiting:
         return

@@ -1,1 +1,1 @@
-"""Who may do what: accounts, permissions, signatures, and the certificates of a cluster."""
+"""Access control: accounts, permissions, signatures, and the certificates of a cluster."""

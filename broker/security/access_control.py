@@ -1,10 +1,11 @@
-"""Access control of one server: who asks, and whether that may be done.
+"""The access control of one server: identifies callers and checks their permissions.
 
-Each wire asks in one place, before a request is handled. The accounts are those that this node has
-applied. While there is none at all, the account of the server's own ``admin.toml`` counts. So a
-cluster can be given its first accounts, and a NameServer, which has none, knows an admin. Rejected:
-while there is none of that name; whoever removes that account would open the door for its old key.
-Whoever signs with the cluster's secret is trusted.
+Each wire checks in one place, before a request is handled. The accounts are those that this node
+has applied. As long as there are no accounts at all, the account of the server's own ``admin.toml``
+counts. So the first accounts of a cluster can be created, and a NameServer, which has no accounts,
+knows an admin. Rejected: the account of ``admin.toml`` counts as long as there is none of that
+name. Then the old key of a removed account would be valid again. A caller that signs with the
+cluster secret is trusted.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ log = logging.getLogger("dledger.access")
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """An account, its opened key, and the definition that both are from."""
+    """An account, its opened key, and the definition of both."""
 
     definition: bytes
     account: Account
@@ -47,7 +48,7 @@ class _Known:
 
 
 class AccessControl:
-    """Of one server, where access control is permissive or enforcing."""
+    """The access control of one server, permissive or enforcing."""
 
     def __init__(
         self,
@@ -64,7 +65,7 @@ class AccessControl:
         self.enforcing = enforcing
         self.sealer = KeySealer(secrets.secrets, random_bytes)
         self.refused = 0
-        """Requests that were refused, or would have been, since the start."""
+        """The number of requests since the start that were refused, or would be if enforcing."""
         self._table = table
         self._now_ms = now_ms
         self._secrets = secrets
@@ -79,11 +80,12 @@ class AccessControl:
         *,
         always: bool = False,
     ) -> Caller:
-        """Who asks. Raises :class:`~broker.errors.AccessDeniedError` for what must not be done.
+        """The caller of a request. Raises :class:`~broker.errors.AccessDeniedError` if it lacks a
+        permission.
 
-        ``caller`` tells who asks, or raises the same; ``needed`` what that needs. ``address`` is
-        for the log. Where access control is permissive a refusal is told there only, unless
-        ``always``, and all that anybody wants later is allowed.
+        ``caller`` gives the caller, or raises the same error; ``needed`` gives the needed
+        permissions. ``address`` is for the log. If access control is permissive, a refusal is only
+        logged, unless ``always`` is set, and the result may do everything.
         """
         try:
             found = caller()
@@ -102,7 +104,7 @@ class AccessControl:
         return found if self.enforcing else EVERYBODY
 
     def signed(self, ext: Mapping[str, object], body: bytes, host: str) -> Caller:
-        """Who signed a request that came from ``host``."""
+        """The caller that signed a request from ``host``."""
         access_key = ext.get(ACCESS_KEY)
         if type(access_key) is not str:
             return self._unsigned(host, "the request is not signed: it has no AccessKey")
@@ -119,7 +121,7 @@ class AccessControl:
         return Caller(access_key, account)
 
     def with_password(self, access_key: str, secret_key: str, host: str) -> Caller:
-        """Who told its keys."""
+        """The caller with these keys."""
         known = self._find(access_key, host)
         if isinstance(known, Caller):
             return known
@@ -129,7 +131,7 @@ class AccessControl:
         return Caller(access_key, account)
 
     def with_token(self, text: str, host: str) -> Caller:
-        """Who made the token."""
+        """The caller that made the token."""
         try:
             token = read_token(text)
             known = self._find(token.access_key, host)
@@ -142,7 +144,7 @@ class AccessControl:
         return Caller(token.access_key, account)
 
     def with_hmac_sha1(self, access_key: str, signed: bytes, signature: str, host: str) -> Caller:
-        """Who signed those bytes; ``signature`` is hexadecimal."""
+        """The caller that signed these bytes; ``signature`` is hexadecimal."""
         known = self._find(access_key, host)
         if isinstance(known, Caller):
             return known
@@ -153,8 +155,8 @@ class AccessControl:
         return Caller(access_key, account)
 
     def credentials(self, caller: Caller) -> Credentials | None:
-        """The keys with which this server asks others for ``caller``, which has proved to be that
-        account; None where no account is known. So the others check what the account may."""
+        """The keys with which this server asks others on behalf of ``caller``, whose identity it
+        has checked; None without an account. So the others check the account's permissions."""
         if caller.account is None:
             return None
         definition = self._table().get(caller.name)
@@ -164,7 +166,7 @@ class AccessControl:
         return Credentials(caller.name, secret_key.decode())
 
     def unknown(self, host: str) -> Caller:
-        """Who says nothing of who it is."""
+        """The caller of a request without an account."""
         return self._unsigned(host, "the request names no account")
 
     def _unsigned(self, host: str, why: str) -> Caller:
@@ -173,7 +175,7 @@ class AccessControl:
         raise UnauthenticatedError(why)
 
     def _find(self, access_key: str, host: str) -> Caller | tuple[bytes, Account]:
-        """Key and account; the caller itself where its address is enough."""
+        """Key and account; or the caller, if its address is enough."""
         if self._is_white(host):
             return Caller(access_key, trusted=True)
         definition = self._table().get(access_key) if access_key != WHITE_LIST else None
@@ -191,7 +193,7 @@ class AccessControl:
         return known.secret_key, known.account
 
     def _local_admin(self, access_key: str) -> Credentials | None:
-        """The account of ``admin.toml``, if it has that name and counts."""
+        """The account of ``admin.toml``, if it has that name and there are no other accounts."""
         local = self._secrets.admin
         is_it = local is not None and local.access_key == access_key
         return local if is_it and not has_accounts(self._table()) else None

@@ -1,4 +1,4 @@
-"""Accounts, as the replicated log and checkpoints hold them.
+"""Accounts, in the form of the replicated log and of checkpoints.
 
 The table of accounts maps names to definitions (:class:`~broker.state.commands.PutAccess`). A name
 is an access key; the empty name has the global white list. A definition is a MessagePack array::
@@ -30,12 +30,12 @@ _SECRET_KEY = re.compile(r"[!-~]{7,128}")
 
 
 class AccountError(ValueError):
-    """An account cannot be what somebody wants it to be, or its definition cannot be read."""
+    """An invalid account, or a definition that cannot be decoded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What one access key may do. ``changed_ms`` is in milliseconds since 1970."""
+    """The permissions of one access key. ``changed_ms`` is in milliseconds since 1970."""
 
     access_key: str
     sealed_key: bytes = field(repr=False)
@@ -97,12 +97,12 @@ def pack_white_list(patterns: Iterable[str], changed_ms: int) -> bytes:
 
 
 def has_accounts(table: Iterable[str]) -> bool:
-    """Whether any of these names is that of an account."""
+    """Whether any of these names is an account's."""
     return any(name != WHITE_LIST for name in table)
 
 
 def unpack_white_list(definition: bytes | None) -> tuple[list[str], int]:
-    """Patterns and time of change. Raises :class:`AccountError`."""
+    """The patterns and the time of the change. Raises :class:`AccountError`."""
     if definition is None:
         return [], 0
     patterns, changed_ms = _fields(definition, 2)
@@ -113,8 +113,8 @@ def unpack_white_list(definition: bytes | None) -> tuple[list[str], int]:
 
 
 def check_access_key(access_key: str) -> None:
-    """Raises :class:`AccountError`. RocketMQ wants more than six characters. HTTP separates it from
-    the secret key by a colon."""
+    """Raises :class:`AccountError` for an invalid access key. RocketMQ requires more than six
+    characters. HTTP separates it from the secret key by a colon."""
     if not _ACCESS_KEY.fullmatch(access_key):
         raise AccountError(
             "an access key has 7 to 128 characters of ASCII, without spaces and colons"
@@ -122,7 +122,7 @@ def check_access_key(access_key: str) -> None:
 
 
 def check_secret_key(secret_key: str) -> None:
-    """Raises :class:`AccountError`, which does not repeat the key."""
+    """Raises :class:`AccountError` for an invalid secret key; the text does not repeat it."""
     if not _SECRET_KEY.fullmatch(secret_key):
         raise AccountError("a secret key has 7 to 128 characters of ASCII, without spaces")
 
@@ -137,5 +137,5 @@ def _fields(definition: bytes, count: int) -> list[Any]:
     except (ValueError, msgpack.UnpackException) as error:
         raise AccountError(f"a definition is not MessagePack: {error}") from error
     if type(fields) is not list or len(fields) != count:
-        raise AccountError(f"a definition is no array of {count}")
+        raise AccountError(f"a definition is not an array of {count}")
     return fields

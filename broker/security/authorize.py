@@ -1,10 +1,11 @@
-"""Whether a caller may do something: a pure function, the same for every port.
+"""Whether a caller has a permission: a pure function for all ports.
 
-Source: RocketMQ 4.9, ``PlainPermissionManager``. It differs from it in what is stricter here:
+Source: RocketMQ 4.9, ``PlainPermissionManager``. These rules are stricter here:
 
-- Messages that are not named by their topic can be read by whoever may consume every topic.
-- Topics in which the broker keeps messages of other topics are for admins.
-- An address in the white list of an account replaces the signature, and not the permissions.
+- Messages that are not named by their topic can be read only by callers that may consume every
+  topic.
+- System topics with messages of other topics are for admins.
+- An address in the white list of an account replaces the signature, but not the permissions.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from store.quoting import quoted
 
 
 class Action(Enum):
-    """What a request wants to do with its resource."""
+    """The action of a request on its resource."""
 
     DESCRIBE = auto()
-    """Ask about topics, groups and brokers. Every account may. Has no resource."""
+    """Read about topics, groups and brokers. Every account may. Has no resource."""
 
     PUBLISH = auto()
     """Store messages in a topic."""
@@ -36,7 +37,7 @@ class Action(Enum):
     """Get the messages of a topic, or act as a member of a group."""
 
     CONSUME_ANY = auto()
-    """Get a message by its place in the log, whatever its topic is. Has no resource."""
+    """Get a message of any topic by its position in the log. Has no resource."""
 
     ADMINISTER = auto()
     """Change topics, groups, settings, members or accounts, or reset offsets. Has no resource."""
@@ -56,7 +57,7 @@ ADMINISTER = (Access(Action.ADMINISTER),)
 
 
 def publish(topic: str) -> Access:
-    """Storing in a topic. A retry topic belongs to its group: its members store there."""
+    """Storing in a topic. A retry topic belongs to its group: the members store there."""
     if topic.startswith(RETRY_PREFIX):
         return consume_as(topic.removeprefix(RETRY_PREFIX))
     return Access(Action.PUBLISH, topic=topic)
@@ -77,7 +78,8 @@ def consume_as(group: str) -> Access:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks. ``trusted``: may do everything, by the global white list or as the cluster."""
+    """The caller of a request. ``trusted``: may do everything, by the global white list or as a
+    server of the cluster."""
 
     name: str
     account: Account | None = None
@@ -86,16 +88,18 @@ class Caller:
 
 _PUB = (Permission.PUB, Permission.ANY)
 _SUB = (Permission.SUB, Permission.ANY)
-"""What has that permission in it. To look it up takes a tenth of an operation on flags."""
+"""The permissions that include this one. A look-up takes a tenth of the time of an operation on
+flags."""
 
 ANONYMOUS = Caller("nobody")
 
 EVERYBODY = Caller("everybody", trusted=True)
-"""Who asks where access control is not enforced."""
+"""The caller if access control is not enforced."""
 
 
 def authorize(caller: Caller, access: Access) -> str:
-    """Why the caller may not, for the caller and the log; empty where it may."""
+    """The reason why the caller lacks the permission, for the caller and the log; empty if it has
+    it."""
     action, topic, group = access
     if caller.trusted:
         return ""
@@ -107,7 +111,7 @@ def authorize(caller: Caller, access: Access) -> str:
     if action is Action.CONSUME_ANY:
         if account.default_topic in _SUB and all(each in _SUB for each in account.topics.values()):
             return ""
-        why = "may not consume every topic, as reading by a place in the log needs"
+        why = "may not consume every topic, which reading by a position in the log requires"
     elif group:
         if account.group_permission(group) in _SUB:
             return ""
@@ -119,5 +123,5 @@ def authorize(caller: Caller, access: Access) -> str:
         needed = "PUB" if publishes else "SUB"
         why = f"has no permission {needed} for the topic {quoted(topic)}"
     else:
-        why = "is no admin, as this request needs"
+        why = "is not an admin, which this request requires"
     return f"{quoted(account.access_key)} {why}"

@@ -1,8 +1,8 @@
-"""What the servers of a cluster know that others do not: its secret, and the first admin.
+"""The secrets of the servers of a cluster: the cluster secret, and the first admin.
 
-By the secret, servers prove to each other that they belong to the cluster. A request is signed as
-any other (:mod:`broker.security.signature`): by the access key ``dledger-cluster``, and a key that
-is made of the secret.
+With the secret, servers prove to each other that they belong to the cluster. A request is signed
+like any other (:mod:`broker.security.signature`), with the access key ``dledger-cluster`` and a key
+that is derived from the secret.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ CLUSTER_ACCESS_KEY = "dledger-cluster"
 
 @dataclass(frozen=True, slots=True)
 class ClusterSecrets:
-    """``secrets`` are 32 bytes each. The first is used, all are believed."""
+    """``secrets`` have 32 bytes each. The first is used, all are accepted."""
 
     secrets: tuple[bytes, ...] = field(repr=False)
     admin: Credentials | None = None
-    """The account of ``admin.toml``, where this server has that file."""
+    """The account of ``admin.toml``, if this server has that file."""
 
     def credentials(self) -> Credentials:
-        """By which this server signs what it asks of another."""
+        """The keys with which this server signs requests to other servers."""
         return _credentials(self.secrets[0])
 
     def signs(self, ext: Mapping[str, object], body: bytes) -> bool:
-        """Whether a request is signed by the cluster."""
+        """Whether a request is signed with a cluster secret."""
         return ext.get(ACCESS_KEY) == CLUSTER_ACCESS_KEY and any(
             is_signed_by(_credentials(each).secret_key.encode(), ext, body) for each in self.secrets
         )
 
 
 def read_cluster_secrets(secret_path: str, admin_path: str) -> ClusterSecrets:
-    """Reads the two files, of which the second may be absent.
+    """Reads the two files; the second may be missing.
 
     Raises :class:`~broker.security.key_sealing.ClusterSecretError` and
-    :class:`~broker.security.credentials.CredentialsError`, which name the file.
+    :class:`~broker.security.credentials.CredentialsError`, with the name of the file.
     """
     try:
         secrets = parse_cluster_secrets(read_bounded(secret_path, PROFILE_SIZE_MAX).decode())
@@ -62,7 +62,7 @@ def read_cluster_secrets(secret_path: str, admin_path: str) -> ClusterSecrets:
         raise ClusterSecretError(f"{secret_path}: {error}") from None
     admin = read_profile(admin_path).credentials if os.path.exists(admin_path) else None
     if admin is not None and admin.access_key == CLUSTER_ACCESS_KEY:
-        raise CredentialsError(f"{admin_path}: {CLUSTER_ACCESS_KEY} is no name of an account")
+        raise CredentialsError(f"{admin_path}: {CLUSTER_ACCESS_KEY} cannot be an account")
     return ClusterSecrets(secrets, admin)
 
 

@@ -1,21 +1,21 @@
-"""What a client has to be known by: its keys, and the authority that it believes.
+"""The credentials of a client: its keys, and the authority that it trusts.
 
-A profile is a TOML file. ``ca`` is relative to it; with it, the client uses TLS::
+A profile is a TOML file. ``ca`` is relative to the file; if it is set, the client uses TLS::
 
     access_key = "admin-7f3a"
     secret_key = "..."
     ca = "ca.pem"
     namesrv = "10.0.0.9:9876"
 
-A file of clusters has such a profile in a table for each cluster, under a name of the user's::
+A file of clusters has a profile in a table for each cluster, under a name that the user chooses::
 
     [production]
     namesrv = "10.0.0.9:9876;10.0.1.9:9876"
     access_key = "..."
 
-It is ``$DLEDGER_CLUSTERS``, or ``dledger/clusters.toml`` in the user's directory of settings.
-The environment says the same: ``DLEDGER_PROFILE`` names a profile or a cluster, and
-``DLEDGER_ACCESS_KEY``, ``DLEDGER_SECRET_KEY`` and ``DLEDGER_CA`` go before what stands in it.
+It is ``$DLEDGER_CLUSTERS``, or ``dledger/clusters.toml`` in the user's configuration directory. In
+the environment ``DLEDGER_PROFILE`` names a profile or a cluster, and ``DLEDGER_ACCESS_KEY``,
+``DLEDGER_SECRET_KEY`` and ``DLEDGER_CA`` override it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ PROFILE_KEYS = ("access_key", "secret_key", "ca", "namesrv")
 
 
 class CredentialsError(ValueError):
-    """A profile or the environment says nothing that can be used. It never repeats a key."""
+    """An unusable profile or environment. The text never repeats a key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,31 +58,31 @@ class Credentials:
     secret_key: str = field(repr=False)
 
     def sign(self, ext: Mapping[str, str] | None, body: Sequence[Bytes]) -> dict[str, str]:
-        """The ext fields with those that sign the request."""
+        """The ext fields with those of the signature."""
         signed = {**(ext or {}), ACCESS_KEY: self.access_key}
         signed[SIGNATURE] = signature_of(self.secret_key.encode(), signed, body).decode()
         return signed
 
     def http_header(self) -> dict[str, str]:
-        """The header of an HTTP request (RFC 7617)."""
+        """The header ``Authorization`` of an HTTP request (RFC 7617)."""
         told = base64.b64encode(f"{self.access_key}:{self.secret_key}".encode()).decode()
         return {"Authorization": f"Basic {told}"}
 
 
 @dataclass(frozen=True, slots=True)
 class ClientSecurity:
-    """How a client is known, and whom it believes. ``ca`` is a file, empty for no TLS. With
-    ``plain_too`` a server that speaks no TLS is asked without it."""
+    """The keys of a client, and the authority that it trusts. ``ca`` is a file, empty for no TLS.
+    With ``plain_too`` a server without TLS is asked without TLS."""
 
     credentials: Credentials | None = None
     ca: str = ""
     plain_too: bool = False
 
     def tls(self) -> ssl.SSLContext | None:
-        """For connections, or None. Raises :class:`CredentialsError`.
+        """The TLS context for connections, or None without TLS. Raises :class:`CredentialsError`.
 
-        A certificate is believed if the cluster's authority has signed it. The name in it is that
-        of a node and not of a host, so it is not compared with the address.
+        A certificate is accepted if the cluster's authority has signed it. It names a node, not a
+        host, so it is not compared with the address.
         """
         if not self.ca:
             return None
@@ -99,21 +99,21 @@ NO_SECURITY = ClientSecurity()
 
 
 class Profile(NamedTuple):
-    """What a client knows of a cluster. ``namesrv`` is empty if the profile does not say."""
+    """A profile. ``namesrv`` is empty if the profile has none."""
 
     security: ClientSecurity
     namesrv: str
 
 
 def read_profile(name: str) -> ClientSecurity:
-    """How :func:`open_profile` says that the client is known."""
+    """The security part of :func:`open_profile`."""
     return open_profile(name).security
 
 
 def open_profile(name: str) -> Profile:
-    """The profile in that file; a name that is no file is that of a cluster.
+    """The profile in a file; a name that is not a file is that of a cluster.
 
-    Raises :class:`CredentialsError` naming the file and the fault.
+    Raises :class:`CredentialsError` with the file and the mistake.
     """
     if os.path.exists(name) or not CLUSTER_NAME.fullmatch(name):
         return _profile(name, name, _toml(name))
@@ -126,7 +126,7 @@ def open_profile(name: str) -> Profile:
 
 
 def clusters_file(environment: Mapping[str, str]) -> str:
-    """Where the user's clusters stand."""
+    """The path of the user's file of clusters."""
     home = environment.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     return environment.get(CLUSTERS_VARIABLE) or os.path.join(home, "dledger", "clusters.toml")
 
@@ -156,7 +156,7 @@ def _profile(path: str, told: str, given: Mapping[str, Any]) -> Profile:
 
 
 def security_from(environment: Mapping[str, str]) -> ClientSecurity:
-    """What the variables say. Raises :class:`CredentialsError`."""
+    """The security by the environment variables. Raises :class:`CredentialsError`."""
     profile = environment.get(PROFILE_VARIABLE, "")
     found = read_profile(profile) if profile else NO_SECURITY
     access_key = environment.get(ACCESS_KEY_VARIABLE, "")

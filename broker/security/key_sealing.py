@@ -1,14 +1,14 @@
 """Secret keys at rest.
 
-A signature by HMAC cannot be checked by a hash of the key: the key itself is needed. So the log,
-checkpoints and snapshots hold it encrypted. Layout of a sealed key::
+Checking an HMAC needs the key itself, not only a hash of it. So the log, checkpoints and snapshots
+contain the key encrypted. Layout of a sealed key::
 
     u8    1
     12    nonce, random
     ..    AES-256-GCM of the key as UTF-8, and its tag of 16 bytes
 
-The key of AES is HMAC-SHA256 of the cluster's secret over ``dledger account keys``. The access key
-is authenticated with it, so that nobody can give the sealed key of one account to another.
+The AES key is HMAC-SHA256 of the cluster secret over ``dledger account keys``. The access key is
+authenticated too, so that the sealed key of one account cannot be used for another.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 SEALED_KEY = b"dledger account keys"
 CLUSTER_REQUESTS = b"dledger cluster requests"
-"""What the keys that are made of the cluster's secret are for."""
+"""The purposes of keys that are derived from the cluster secret."""
 
 _VERSION = 1
 _NONCE_SIZE = 12
@@ -31,16 +31,16 @@ _SECRET = re.compile(r"[0-9a-fA-F]{64}")
 
 
 class ClusterSecretError(ValueError):
-    """A file has no secret of a cluster."""
+    """A file has no cluster secret."""
 
 
 class SealedKeyError(ValueError):
-    """No secret of this node opens a sealed key."""
+    """No cluster secret of this node opens a sealed key."""
 
 
 def parse_cluster_secrets(text: str) -> tuple[bytes, ...]:
-    """The secrets in a file: 64 hexadecimal digits in each line. The first seals and signs, and all
-    open and check: so secrets are replaced node by node. Raises :class:`ClusterSecretError`."""
+    """The secrets in a file: 64 hexadecimal digits in each line. The first seals and signs; all
+    open and check. So secrets can be replaced node by node. Raises :class:`ClusterSecretError`."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines or not all(map(_SECRET.fullmatch, lines)):
         raise ClusterSecretError("it must have 64 hexadecimal digits in each line")
@@ -48,7 +48,8 @@ def parse_cluster_secrets(text: str) -> tuple[bytes, ...]:
 
 
 def derived_key(secret: bytes, purpose: bytes) -> bytes:
-    """32 bytes that say nothing of the secret, nor of what is made of it for other purposes."""
+    """A key of 32 bytes for one purpose. It reveals neither the secret nor the keys for other
+    purposes."""
     return hmac.digest(secret, purpose, "sha256")
 
 
@@ -58,8 +59,8 @@ class KeySealer:
     def __init__(
         self, secrets: Sequence[bytes], random_bytes: Callable[[int], bytes] = os.urandom
     ) -> None:
-        """The first secret seals, all open. ``random_bytes`` gives nonces, which must never come
-        again."""
+        """The first secret seals, all open. ``random_bytes`` gives nonces, which must never
+        repeat."""
         self._random_bytes = random_bytes
         self._ciphers = [AESGCM(derived_key(each, SEALED_KEY)) for each in secrets]
 
@@ -70,7 +71,7 @@ class KeySealer:
         return bytes([_VERSION]) + nonce + sealed
 
     def reseal(self, access_key: str, sealed: bytes) -> bytes:
-        """The same key, sealed by the first secret. Raises :class:`SealedKeyError`."""
+        """The same key, sealed with the first secret. Raises :class:`SealedKeyError`."""
         return self.seal(access_key, self.open(access_key, sealed).decode())
 
     def open(self, access_key: str, sealed: bytes) -> bytes:

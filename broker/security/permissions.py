@@ -1,4 +1,4 @@
-"""What an account may do with a topic or a group: RocketMQ's ``DENY``, ``PUB``, ``SUB``, ``ANY``.
+"""Permissions of an account for a topic or a group: RocketMQ's ``DENY``, ``PUB``, ``SUB``, ``ANY``.
 
 Source: RocketMQ 4.9, ``org.apache.rocketmq.acl.common.Permission`` and ``plain_acl.yml``.
 """
@@ -33,17 +33,17 @@ _PERMISSIONS = {text: permission for permission, text in _TEXTS.items()} | {
 
 
 class PermissionTextError(ValueError):
-    """A text is no permission, or no list of them."""
+    """A text is not a permission, or not a list of permissions."""
 
 
 def parse_permission(text: str) -> Permission:
-    """From ``DENY``, ``PUB``, ``SUB``, ``PUB|SUB``, ``SUB|PUB`` or ``ANY``.
+    """The permission ``DENY``, ``PUB``, ``SUB``, ``PUB|SUB``, ``SUB|PUB`` or ``ANY``.
 
     Raises :class:`PermissionTextError`.
     """
     found = _PERMISSIONS.get(text.strip())
     if found is None:
-        raise PermissionTextError(f"{quoted(text)} is no permission: DENY, PUB, SUB or PUB|SUB")
+        raise PermissionTextError(f"{quoted(text)} is not DENY, PUB, SUB or PUB|SUB")
     return found
 
 
@@ -53,7 +53,7 @@ def permission_text(permission: Permission) -> str:
 
 
 def parse_permissions(text: str) -> dict[str, Permission]:
-    """By name, from ``T=PUB|SUB,U=DENY``. An empty text gives none.
+    """The permissions by name, from ``T=PUB|SUB,U=DENY``; none for an empty text.
 
     Raises :class:`PermissionTextError`.
     """
@@ -67,5 +67,5 @@ def parse_permissions(text: str) -> dict[str, Permission]:
 
 
 def permission_texts(permissions: Mapping[str, Permission]) -> list[str]:
-    """Each as ``name=permission``, sorted."""
+    """The permissions as ``name=permission``, sorted."""
     return [f"{name}={permission_text(each)}" for name, each in sorted(permissions.items())]

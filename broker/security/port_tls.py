@@ -1,4 +1,4 @@
-"""TLS on the ports of clients: remoting, HTTP, and that of a NameServer."""
+"""TLS on ports for clients: remoting, HTTP, NameServer."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ log = logging.getLogger("dledger.tls")
 
 @dataclass(frozen=True, slots=True)
 class PortTls:
-    """How a port speaks TLS. ``context`` gives that for a handshake that begins now. With ``plain``
-    it takes connections without TLS, too."""
+    """The TLS of a port. ``context`` gives the context for a new handshake. With ``plain`` the port
+    also accepts connections without TLS."""
 
     context: Callable[[], ssl.SSLContext]
     plain: bool
@@ -30,7 +30,7 @@ class PortTls:
         port: int,
         limits: TlsServerLimits,
     ) -> TlsServer:
-        """Serves the port. Raises ``OSError`` where the address cannot be had."""
+        """Serves the port. Raises ``OSError`` if the address cannot be used."""
         server = TlsServer(protocol, self.context, plain=self.plain, refused=_tell, limits=limits)
         await server.start(host, port)
         return server
@@ -39,16 +39,16 @@ class PortTls:
 def waiting_limits(
     handshakes_max: int, connections_max: int, seconds: float, backlog: int
 ) -> TlsServerLimits:
-    """Of connections that are not counted yet: an eighth of those that may stand, at most. They
-    have descriptors, too."""
+    """The limits of connections before they count: at most an eighth of the connections, because
+    they take descriptors too."""
     return TlsServerLimits(min(handshakes_max, max(connections_max // 8, 1)), seconds, backlog)
 
 
 def port_tls(files: TlsFiles, *, plain: bool, application_protocols: Sequence[str] = ()) -> PortTls:
-    """By the files of a server. Clients may show a certificate, and need none.
+    """The TLS of a port by the files of a server. Client certificates are optional.
 
-    RocketMQ's clients of some years ago speak TLS 1.2. ``application_protocols``: what clients may
-    ask for by ALPN, such as ``h2``. Raises :class:`~dledger.wire.tls_contexts.TlsFilesError`.
+    TLS 1.2 is allowed for older RocketMQ clients. ``application_protocols``: the protocols offered
+    by ALPN, such as ``h2``. Raises :class:`~dledger.wire.tls_contexts.TlsFilesError`.
     """
     contexts = TlsContexts(files, clients_optional=True, minimum=ssl.TLSVersion.TLSv1_2)
 

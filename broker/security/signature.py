@@ -1,7 +1,7 @@
 """RocketMQ's signature of a request (``AclUtils``, ``AclClientRPCHook`` of 4.x).
 
-Signed are the values of all ext fields but ``Signature``, in the ascending order of their names,
-as UTF-8 without separators, and then the body. The signature is the base64 of HMAC-SHA1.
+The signed bytes are the values of all ext fields except ``Signature``, in ascending order of their
+names, as UTF-8 without separators, followed by the body. The signature is the base64 of HMAC-SHA1.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from store.io.filesystem import Bytes
 ACCESS_KEY = "AccessKey"
 SIGNATURE = "Signature"
 CALLER_FIELDS = frozenset((ACCESS_KEY, SIGNATURE, "SecurityToken"))
-"""Fields that say who asks."""
+"""The fields of the signature."""
 
 UNSIGNED = frozenset((SIGNATURE, "_UNIQUE_KEY_QUERY"))
-"""Fields that are not signed. The second is added by clients behind the signature."""
+"""Fields that are not signed. Clients add the second after signing."""
 
 
 def signed_text(ext: Mapping[str, object]) -> str:
-    """What is signed of the ext fields. Numbers and booleans count as Java writes them, and null as
-    nothing: ali-ons leaves it out."""
+    """The signed text of the ext fields. Numbers and booleans are written as in Java, and null is
+    empty: ali-ons leaves it out."""
     return "".join(
         [
             value if type(value) is str else _java_text(value)
@@ -43,7 +43,7 @@ def signature_of(secret_key: bytes, ext: Mapping[str, object], body: Sequence[By
 
 
 def is_signed_by(secret_key: bytes, ext: Mapping[str, object], body: bytes) -> bool:
-    """Whether the fields hold the right signature. It takes the same time for every wrong one."""
+    """Whether the fields have the right signature. The comparison takes constant time."""
     given = ext.get(SIGNATURE)
     if type(given) is not str:
         return False

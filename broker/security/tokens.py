@@ -1,11 +1,11 @@
-"""Tokens for HTTP: an account's keys make one, and it is known by them until it expires.
+"""Tokens for HTTP: made with the keys of an account, valid until they expire.
 
 ::
 
-    token   base64url of access key "." time at which it expires, in digits "." base64url of mac
-    mac     HMAC-SHA256 by the secret key of "dledger token " and what stands before it
+    token   base64url of access key "." time at which it expires, in digits "." base64url of mac mac
+    HMAC-SHA256 with the secret key over "dledger token " and the token up to the last "."
 
-Times are in milliseconds since 1970. base64url stands without padding (RFC 4648, section 5).
+Times are in milliseconds since 1970. base64url has no padding (RFC 4648, section 5).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _PURPOSE = b"dledger token "
 
 
 class TokenError(ValueError):
-    """A text is no token, or one that does not count."""
+    """A text is not a token, or not a valid one."""
 
 
 class Token(NamedTuple):
-    """What a token says. Nothing of it counts before :meth:`check`."""
+    """The content of a token. It must not be trusted before :meth:`check`."""
 
     access_key: str
     expires_ms: int
@@ -34,7 +34,7 @@ class Token(NamedTuple):
     mac: bytes
 
     def check(self, secret_key: bytes, now_ms: int) -> None:
-        """Raises :class:`TokenError` unless the key has made it, and it has not expired."""
+        """Raises :class:`TokenError` unless it was made with this key and has not expired."""
         if not hmac.compare_digest(_mac(secret_key, self.signed), self.mac):
             raise TokenError("the token is not of that account")
         if now_ms >= self.expires_ms:
@@ -50,15 +50,15 @@ def make_token(access_key: str, secret_key: str, expires_ms: int) -> str:
 def read_token(text: str) -> Token:
     """Raises :class:`TokenError`."""
     if len(text) > TOKEN_SIZE_MAX or not text.isascii():
-        raise TokenError("that is no token")
+        raise TokenError("the text is not a token")
     parts = text.encode().split(b".")
     if len(parts) != 3 or not parts[1].isdigit():
-        raise TokenError("that is no token")
+        raise TokenError("the text is not a token")
     try:
         access_key = _bytes_of(parts[0]).decode()
         return Token(access_key, int(parts[1]), parts[0] + b"." + parts[1], _bytes_of(parts[2]))
     except (binascii.Error, UnicodeDecodeError) as error:
-        raise TokenError("that is no token") from error
+        raise TokenError("the text is not a token") from error
 
 
 def _mac(secret_key: bytes, signed: bytes) -> bytes:

@@ -1,7 +1,7 @@
 """Patterns of addresses in white lists.
 
 Source: RocketMQ 4.9, ``RemoteAddressStrategyFactory``. A pattern is ``*``, an address, an IPv4
-address in which the last parts are ``*`` or a range ``1-10``, or one whose last part is a set
+address whose last parts are ``*`` or a range ``1-10``, or an address whose last part is a set
 ``{1,2}``. A list separates patterns by commas.
 """
 
@@ -24,24 +24,26 @@ _SET = re.compile(r"\{[0-9]{1,3}(,[0-9]{1,3}){0,31}\}")
 
 
 class WhiteListError(ValueError):
-    """A text is no list of address patterns."""
+    """A text is not a list of address patterns."""
 
 
 def split_white_list(text: str) -> list[str]:
     """The patterns of a list, each checked. Raises :class:`WhiteListError`."""
     if len(text) > TEXT_SIZE_MAX:
-        raise WhiteListError(f"{len(text)} characters, at most {TEXT_SIZE_MAX} may be")
+        raise WhiteListError(f"{len(text)} characters, at most {TEXT_SIZE_MAX} are allowed")
     patterns = [each.strip() for each in _split(text) if each.strip()]
     if len(patterns) > PATTERNS_MAX:
-        raise WhiteListError(f"{len(patterns)} address patterns, at most {PATTERNS_MAX} may be")
+        raise WhiteListError(
+            f"{len(patterns)} address patterns, at most {PATTERNS_MAX} are allowed"
+        )
     for pattern in patterns:
         if pattern != "*" and not _is_address(pattern) and _ranges(pattern) is None:
-            raise WhiteListError(f"{quoted(pattern)} is no pattern of addresses")
+            raise WhiteListError(f"{quoted(pattern)} is not a pattern of addresses")
     return patterns
 
 
 def matches(pattern: str, host: str) -> bool:
-    """Whether the address is one of the pattern's; never for a pattern that cannot be read."""
+    """Whether the address matches the pattern; false for an invalid pattern."""
     if pattern in {"*", host}:
         return True
     ranges = _ranges(pattern)
@@ -55,7 +57,7 @@ def matches(pattern: str, host: str) -> bool:
 
 
 def _split(text: str) -> list[str]:
-    """At the commas that are in no set."""
+    """Splits at the commas outside sets."""
     parts, begin, in_set = [], 0, False
     for place, character in enumerate(text):
         if character == "," and not in_set:
@@ -76,7 +78,7 @@ def _is_address(text: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _ranges(pattern: str) -> list[list[tuple[int, int]]] | None:
-    """For each part of an IPv4 address the first and last numbers that it may have."""
+    """For each part of an IPv4 address the ranges of numbers (first, last) that match."""
     if len(pattern) > 255:
         return None
     parts = pattern.split(".")

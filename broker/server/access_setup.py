@@ -1,4 +1,4 @@
-"""The access control of one broker, as its settings and the files of its cluster say."""
+"""The access control of one broker, from its settings and the files of its cluster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dledger.node.member_features import MemberFeatures
 def make_access_control(
     config: NodeConfig, environment: Environment, machine: BrokerStateMachine
 ) -> AccessControl | None:
-    """None if it is off."""
+    """The access control; None if it is off."""
     secrets = environment.secrets
     if secrets is None or config.security.access_control == OFF:
         return None
@@ -31,7 +31,7 @@ def make_access_control(
 
 
 def server_security(config: NodeConfig, environment: Environment) -> ClientSecurity:
-    """How this server proves to others that it belongs to the cluster."""
+    """The credentials with which this server shows others that it belongs to the cluster."""
     secrets = environment.secrets
     return client_security(config.security, secrets.credentials() if secrets else None)
 
@@ -43,7 +43,7 @@ def make_account_changes(
     batcher: Batcher,
     features: MemberFeatures,
 ) -> AccountChanges | None:
-    """None where access control is off."""
+    """The changes of accounts; None if access control is off."""
     if access is None:
         return None
     return AccountChanges(

@@ -1,4 +1,5 @@
-"""What NameServers hear of this broker: its topics, the members of its group, and who leads."""
+"""The registration of this broker at NameServers: its topics, the members of its group, and the
+leader."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from dledger.raft.configuration import Configuration
 
 
 class Announcements:
-    """Of one broker. ``on_changed`` is called when :meth:`current` has changed."""
+    """Makes the registration of one broker. ``on_changed`` is called when :meth:`current` has
+    changed."""
 
     def __init__(self, config: NodeConfig, node: Node, machine: BrokerStateMachine) -> None:
         self.on_changed: Callable[[], None] = lambda: None
@@ -26,12 +28,12 @@ class Announcements:
         self._machine = machine
         self._address, self._http_address = str(config.own.address), str(config.own.http)
         self._topics: tuple[DataVersion, dict[str, dict[str, object]]] | None = None
-        """The last table, by its version, which changes whenever a topic does."""
+        """The last topic table with its version, which changes with each topic."""
         self._members: tuple[Configuration, tuple[str, ...]] | None = None
         self._serving = False
 
     def current(self) -> Announcement:
-        """The registration at NameServers: broker id 0 is the leader that serves."""
+        """The present registration; broker id 0 is a leader that serves."""
         config, node, state = self._config, self._node, self._machine.state
         configuration = node.core.configuration
         if self._members is None or self._members[0] is not configuration:
@@ -55,8 +57,8 @@ class Announcements:
         )
 
     def refresh(self) -> None:
-        """Topics or the leadership changed. NameServers take neither topics nor terms from
-        followers, and there are many of both."""
+        """Called after a change of topics or leadership. Only a leader registers again: NameServers
+        take neither topics nor terms from followers."""
         node, known = self._node, self._members
         serving = node.serving
         if serving or self._serving or known is None or known[0] is not node.core.configuration:
@@ -64,11 +66,11 @@ class Announcements:
             self.on_changed()
 
     def membership_changed(self) -> None:
-        """Whether this broker is a member changed."""
+        """Called when this broker became or ceased to be a member."""
         self.on_changed()
 
     def leader_address(self) -> str | None:
-        """Where the leader takes requests; None while none is known, or its address is not."""
+        """The leader's remoting address; None while the leader or its address is unknown."""
         node = self._node
         leader = node.leadership.leader
         if leader is None:
@@ -77,12 +79,13 @@ class Announcements:
         return members[leader].client or None if leader in members else None
 
     def leads_elsewhere(self) -> bool:
-        """Whether another member leads whose address is known."""
+        """Whether another member leads, at a known address."""
         return self.leader_address() not in (None, self._address)
 
 
 def _announced(topic: TopicConfig) -> dict[str, object]:
-    """Clients make an object of each queue, and older states have topics with any number."""
+    """A topic for the registration. The number of queues is limited, because clients make an object
+    of each queue, and older states have topics with any number."""
     if topic.queues > STATE.queues_max:
         read, write = (min(n, STATE.queues_max) for n in (topic.read_queues, topic.write_queues))
         topic = replace(topic, read_queues=read, write_queues=write)

@@ -1,4 +1,5 @@
-"""One broker, assembled: a node of the group, the state machine on it, and the ports to clients.
+"""The assembly of one broker: a node of the group, the state machine on it, and the flows for
+clients.
 
 ``broker/server/broker_server.py`` opens its data and its ports.
 """
@@ -47,7 +48,7 @@ from broker.server.access_setup import make_access_control, make_account_changes
 from broker.server.announcements import Announcements
 from broker.server.draining import Draining
 from broker.server.environment import BrokerLimits, Environment
-from broker.server.quota_setup import QuotaDoors
+from broker.server.quota_setup import QuotaSetup
 from broker.server.raft_settings import raft_config
 from broker.server.retention_setup import make_retention, make_topic_retention
 from broker.state.commands import Proof
@@ -71,10 +72,10 @@ log = logging.getLogger(__name__)
 
 
 class Broker(StateMachineListener):
-    """Serves clients from a replicated log. ``dispatch`` takes their requests."""
+    """Serves clients from a replicated log. ``dispatch`` takes remoting requests."""
 
     machine_class: ClassVar[type[BrokerStateMachine]] = BrokerStateMachine
-    """The state machine; the simulator has one that can be watched."""
+    """The class of the state machine; the simulator has its own."""
 
     def __init__(
         self,
@@ -84,7 +85,7 @@ class Broker(StateMachineListener):
         on_fatal: Callable[[BaseException], None],
         limits: BrokerLimits,
     ) -> None:
-        """``on_fatal`` gets the reason if the node stops by itself; the process must then end."""
+        """``on_fatal`` gets the reason if the node stops by itself. The process must then end."""
         retention = limits.retention or config.retention
         loop = environment.loop
         self._fs = environment.fs
@@ -233,7 +234,7 @@ class Broker(StateMachineListener):
                 settings=settings,
             ),
         )
-        self._quotas = QuotaDoors(throttle, (ingest, delivery, pop))
+        self._quotas = QuotaSetup(throttle, (ingest, delivery, pop))
         self._retention = make_retention(
             retention,
             environment,
@@ -257,7 +258,7 @@ class Broker(StateMachineListener):
             security=security,
         )
         self.on_leadership: list[Callable[[], None]] = []
-        """Are told of each change, after the parts of the broker."""
+        """Called at each change of leadership, after the parts of the broker."""
         self.serve_brokers(
             {
                 RequestCode.FORWARD: self.forwarder.serve_forwarded,
@@ -278,11 +279,12 @@ class Broker(StateMachineListener):
     # --- life
 
     async def start(self) -> None:
-        """Recovers the state and joins the group. ``OSError`` if the peers' port is taken."""
+        """Recovers the state and joins the group. Raises ``OSError`` if the peers' port is
+        taken."""
         data, store = self.context.config.data, self.context.node.store
         rows_per_file = self.machine_class.rows_per_file
         if rebuild_derived(self._fs, data, store, rows_per_file):
-            log.info("made the ConsumeQueues and the key index again from the log")
+            log.info("rebuilt the ConsumeQueues and the key index from the log")
         node, machine = self.context.node, self.context.machine
         node.scrubber.derived = DerivedFilesCheck(
             store,
@@ -300,15 +302,15 @@ class Broker(StateMachineListener):
 
     def _failed(self, error: BaseException) -> None:
         if isinstance(error, DamagedError):
-            # An entry could not be applied, because a derived file is damaged. The content of the
-            # log makes that file whole; without the note each start would come to the same entry
+            # An entry could not be applied, because a derived file is damaged. The file can be
+            # rebuilt from the log. Without the note each start would come to the same entry
             # and end.
             with suppress(OSError):
                 request_rebuild(self._fs, self._data)
         self._on_fatal(error)
 
     async def stop(self) -> None:
-        """Refuses pending requests, forgets their waiters, and stops the node in order."""
+        """Refuses pending requests, drops their waiters, and stops the node."""
         self._retention.stop()
         self.context.topic_retention.stop()
         self.context.clients.stop()
@@ -330,7 +332,9 @@ class Broker(StateMachineListener):
     def messages_arrived(self, topic: str, queue_id: int, rows: Bytes) -> None:
         self.context.delivery.long_polling.arrived(topic, queue_id, rows)
         self.context.pop.held.arrived(topic)
-        if self.context.batcher.serving:  # what followers and restarts apply was counted before
+        if (
+            self.context.batcher.serving
+        ):  # followers and restarts apply messages that were counted before
             self.context.rates.stored(topic, rows)
         if topic in SCHEDULED_TOPICS:
             self.context.scheduled_messages.arrived(topic, queue_id)
@@ -339,7 +343,7 @@ class Broker(StateMachineListener):
         self.context.transactions.opened(offset, transaction)
 
     def state_restored(self, digests: bytes) -> None:
-        self.expired(self.context.machine.expired_position)  # it may be the leader's checkpoint
+        self.expired(self.context.machine.expired_position)  # the checkpoint may be the leader's
         self.context.proofs.restored(digests)
         self._quotas.restored()
         for name in self.context.machine.state.settings:
@@ -359,7 +363,7 @@ class Broker(StateMachineListener):
         if name == LOG_LEVEL:
             level = self.context.settings.log_level
             self._set_log_level(level)
-            log.info("the log level is that of the group: %(log_level)s", {"log_level": level})
+            log.info("the log level of the group is used: %(log_level)s", {"log_level": level})
 
     def expired(self, position: int) -> None:
         self.context.node.checkpointer.expire(position)
@@ -382,7 +386,7 @@ class Broker(StateMachineListener):
         self.announcements.refresh()
 
     def _state_diverged(self) -> None:
-        """Answers to clients may be wrong: they are to go elsewhere."""
+        """Refuses clients, because answers may be wrong: they must go to another node."""
         for code in self.handlers:
             if code not in SERVED_WHEN_STATE_DIVERGED:
                 self.handlers[code] = refuse_wrong_state

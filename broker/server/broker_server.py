@@ -1,7 +1,7 @@
-"""One broker on its open data: its ports, its registration, and a :class:`Broker` behind them.
+"""A broker process: a :class:`Broker` on its open data, with ports and registration.
 
-Its surroundings are handed in (``broker/server/environment.py``), so the simulator runs this
-assembly.
+Its environment is passed in (``broker/server/environment.py``), so the simulator runs this assembly
+too.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class BrokerServer(Generic[B]):
         self._store = store
         self._environment = environment
         self.failed: asyncio.Future[BaseException] = loop.create_future()
-        """Done, with the reason, when the node stopped by itself."""
+        """Done, with the reason, once the node has stopped by itself."""
         loop.set_exception_handler(self._unhandled)
         self.broker = broker_class(config, store, environment, self._fail, limits)
         host, port = config.listening.address
@@ -93,7 +93,8 @@ class BrokerServer(Generic[B]):
             self.broker.on_leadership.append(self._http.leadership_changed)
 
     async def start(self) -> None:
-        """Recovers, joins the group, opens the ports, registers. ``OSError`` if a port is taken."""
+        """Recovers, joins the group, opens the ports, registers. Raises ``OSError`` if a port is
+        taken."""
         await self.broker.start()
         await self._remoting.start()
         if self._grpc is not None:
@@ -104,10 +105,10 @@ class BrokerServer(Generic[B]):
             await self._http.start()
 
     async def drain(self) -> None:
-        """Lets another member lead, and forwards to it until the clients have moved: for
-        ``drain_seconds`` at most, and not at all where no client can still send here.
+        """Transfers the leadership, and forwards requests until the clients have moved: for at most
+        ``drain_seconds``, and not at all if no client can still send here.
 
-        Clients of RocketMQ 4 send to a leader alone, those of RocketMQ 5 to any node.
+        Clients of RocketMQ 4 send only to a leader, those of RocketMQ 5 to any node.
         """
         if self._http is not None:
             self._http.leave()
@@ -127,7 +128,8 @@ class BrokerServer(Generic[B]):
         await draining.wait_for_clients(has_clients, seconds)
 
     async def stop(self) -> None:
-        """Unregisters at the NameServers, refuses waiting requests, and saves what is in memory."""
+        """Unregisters at the NameServers, refuses waiting requests, and writes the data in
+        memory."""
         self.broker.announcements.on_changed = lambda: None
         await self._registrar.stop()
         if self._grpc is not None:
@@ -137,13 +139,13 @@ class BrokerServer(Generic[B]):
         await self.broker.stop()
         await self._remoting.stop()
         self._environment.executors.close()
-        self._store.close()  # which a node has done that ever ran
+        self._store.close()  # needed if the node never ran
         self._environment.close()
 
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """An unexpected error: a node that goes on half alive is worse than none.
+        """Ends the node after an unexpected error, because a half-working node is worse than none.
 
-        Errors of single sockets are none of that kind.
+        Errors of single sockets do not count.
         """
         loop.default_exception_handler(context)
         error = fatal_error_of(context)
@@ -161,7 +163,7 @@ async def open_broker(
     limits: BrokerLimits,
     broker_class: type[B],
 ) -> BrokerServer[B]:
-    """Opens the data of a broker, which is then to be started.
+    """Opens the data of a broker, which the caller then starts.
 
     Waits for its peers if the log has a hole that they must fill. Raises
     :class:`~store.errors.StoreError` and ``OSError`` if the data cannot be used; the environment is

@@ -1,4 +1,4 @@
-"""The process of a node ends once its group has removed it."""
+"""Ends the process of a node once its group has removed it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ LOOK_AGAIN_SECONDS = 1.0
 
 
 class Decommissioning:
-    """Calls ``end`` once no member counts on ``node`` any more.
+    """Calls ``end`` once no member needs ``node`` any more.
 
-    The entry that removes a node may come while the node catches up, and a later one may add it
-    again. A leader sends entries to members only. So the removal stands when no leader is heard,
-    and the newest configuration in the log leaves the node out. A leader that removes itself leads
-    until the entry is committed; then nobody leads it either.
+    The entry that removes a node may come while the node catches up, and a later entry may add it
+    again. But a leader sends entries only to members. So the removal is final once no leader is
+    heard and the newest configuration in the log does not have the node. A leader that removes
+    itself leads until the entry is committed; after that it hears no leader either.
     """
 
     def __init__(
@@ -37,5 +37,5 @@ class Decommissioning:
         if core.raft_state.is_led(self._loop.time()):
             self._loop.call_later(LOOK_AGAIN_SECONDS, self._look)
             return
-        log.warning("%s stops: it is no member any more", core.node)
+        log.warning("%s stops: it is no longer a member", core.node)
         self._end()

@@ -1,8 +1,9 @@
-"""A rolling restart that clients do not notice: another member leads before this one is gone.
+"""Draining for a rolling restart without errors for clients: another member leads before this one
+ends.
 
-Clients learn of the new leader with their next route, for which Apache's ask every 30 s. Until then
-this broker forwards what they send (:mod:`broker.remoting.forwarder`). To clients of gRPC it names
-the other nodes alone (:mod:`broker.grpc.routes`).
+Clients learn of the new leader with their next route; Apache's ask for it every 30 s. Until then
+this broker forwards their requests (:mod:`broker.remoting.forwarder`). Routes for gRPC clients name
+only the other nodes (:mod:`broker.grpc.routes`).
 """
 
 from __future__ import annotations
@@ -15,38 +16,40 @@ from dledger.node.node import Node
 from dledger.node.state_machine import Leadership
 
 HAND_OVER_SECONDS = 2.0
-"""How long a stopping leader waits for another one: a transfer, or an election where it fails."""
+"""How long a stopping leader waits for another one: for a transfer, or an election if that
+fails."""
 
 
 class Draining:
-    """Knows when this broker last led."""
+    """Drains one broker; tracks when it last led."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, node: Node, leads_elsewhere: Callable[[], bool]
     ) -> None:
-        """``leads_elsewhere``: whether another member leads whose address is known."""
+        """``leads_elsewhere``: whether another member leads, at a known address."""
         self._loop = loop
         self._notice = ChangeNotice(loop)
         self._node = node
         self.leads_elsewhere = leads_elsewhere
         self._serving = False
         self._led_until: float | None = None
-        """When this broker ceased to lead, by the loop's time."""
+        """The loop's time at which this broker ceased to lead."""
 
     def leadership_changed(self, leadership: Leadership) -> None:
-        """Is told of each change."""
+        """Called at each change of leadership."""
         if self._serving and not leadership.serving:
             self._led_until = self._loop.time()
         self._serving = leadership.serving
         self._notice.changed()
 
     def clients_changed(self) -> None:
-        """Is told when a connection has closed, or turned out to be another broker's."""
+        """Called when a connection has closed, or turned out to be another broker's."""
         self._notice.changed()
 
     async def hand_over(self, seconds: float) -> bool:
-        """Lets another member lead, if this one does. Returns whether clients may still take this
-        one for the leader: another one leads, and this one did within the last ``seconds``."""
+        """Transfers the leadership, if this member leads. Returns whether clients may still take
+        this member for the leader: another one leads, and this one led within the last
+        ``seconds``."""
         if self._serving:
             self._node.health.hand_over()
             await self._notice.wait_until(self.leads_elsewhere, HAND_OVER_SECONDS)
@@ -57,5 +60,5 @@ class Draining:
     async def wait_for_clients(
         self, has_clients: Sequence[Callable[[], bool]], seconds: float
     ) -> None:
-        """Returns when no port has clients any more, after ``seconds`` at the latest."""
+        """Waits until no port has clients any more, at most ``seconds``."""
         await self._notice.wait_until(lambda: not any(each() for each in has_clients), seconds)

@@ -1,4 +1,4 @@
-"""The surroundings of a broker. The operating system's is in
+"""The environment of a broker. The one of the operating system is in
 ``broker/server/os_environment.py``."""
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from store.log.entry_index import ROWS_PER_FILE
 from store.log.retention_policy import RetentionPolicy
 
 LeaderAddress: TypeAlias = Callable[[], str | None]
-"""The ``host:port`` of the member that leads; None while none is known."""
+"""The ``host:port`` of the leader; None while no leader is known."""
 
 
 class Wire(Protocol):
-    """One more port to clients. ``handlers`` are those for other brokers, by request code of the
-    remoting port. ``refusals`` counts by reason. ``leave`` sends clients to the other nodes, and
-    tells whenever one has gone; ``has_clients`` then: some have not."""
+    """A further port for clients. ``handlers`` serve requests of other brokers, by request code of
+    the remoting port. ``refusals`` counts refusals by reason. ``leave`` sends clients to the other
+    nodes, and calls back whenever one has gone. ``has_clients``: whether some have not gone yet."""
 
     @property
     def handlers(self) -> Mapping[int, Handler]: ...
@@ -62,15 +62,15 @@ class Environment:
     """All external parts of a broker, while its data is open.
 
     ``loop`` gives the time, and opens connections and ports. ``wall_clock`` gives milliseconds
-    since 1970, ``clock`` seconds for latencies that never run backward, ``cpu_clock`` the seconds
-    that the loop's thread ran (by default ``clock``), ``new_incarnation`` a number that no other
-    disk has. ``make_transport`` gives a connection to the peers, one at a time. ``on_hole`` is told
-    what is wrong with a log that peers must fill before the broker starts. ``set_log_level`` sets
-    how much this process logs. ``make_ingest`` and ``make_delivery`` make the two doors of a broker
-    of their parts, traced or not. ``secrets`` are needed if access control is on. ``tls`` is that
-    of the ports of clients, if they speak it. ``make_grpc`` makes the gRPC port, if there is one:
-    grpcio has threads and sockets of its own, so it runs in no simulation. ``close`` releases
-    everything, when nothing runs any more.
+    since 1970, ``clock`` monotonic seconds for latencies, ``cpu_clock`` the CPU seconds of the
+    loop's thread (by default ``clock``), ``new_incarnation`` a number that no other disk has.
+    ``make_transport`` makes the transport to the peers, one at a time. ``on_hole`` gets a
+    description of a hole in the log that peers must fill before the broker starts.
+    ``set_log_level`` sets the log level of this process. ``make_ingest`` and ``make_delivery`` make
+    ingest and delivery of a broker of their parts, traced or not. ``secrets`` are needed if access
+    control is on. ``tls`` is for the ports of clients, if they use TLS. ``make_grpc`` makes the
+    gRPC port, if there is one: grpcio has threads and sockets of its own, so it does not run in
+    simulations. ``close`` releases everything, once nothing runs any more.
     """
 
     fs: FileSystem
@@ -94,11 +94,11 @@ class Environment:
 
 @dataclass(frozen=True, slots=True)
 class BrokerLimits:
-    """Limits that follow from the machine, not from the settings. The simulator's are so small
-    that a group meets them within seconds.
+    """Limits that depend on the machine, not on the settings. The simulator's are so small that a
+    group reaches them within seconds.
 
-    ``raft`` replaces the limits of the protocol; its times are those of the settings. ``retention``
-    replaces that of the settings. Without ``http`` there is no HTTP port.
+    ``raft`` replaces the limits of the protocol; its times come from the settings. ``retention``
+    replaces the retention of the settings. Without ``http`` there is no HTTP port.
     """
 
     raft: RaftConfig | None = None

@@ -1,7 +1,7 @@
-"""The broker's side of the NameServers: registers at every one of them, again and again.
+"""The registration of a broker at every NameServer, repeated regularly.
 
 Every member of a group registers: the leader as broker id 0, node ``n<k>`` as id k + 1 while it
-follows. So clients see one address for writes, and tools see all of them. A broker that is no
+follows. So clients see one address for writes, and tools see all addresses. A broker that is not a
 member of its group, because it waits to be added or was removed, does not register.
 """
 
@@ -28,8 +28,8 @@ from broker.security.credentials import NO_SECURITY, ClientSecurity
 
 INTERVAL_SECONDS = 30.0
 RETRY_SECONDS = 1.0
-"""The pause before another try at a NameServer that did not answer, or that dropped us with a lost
-connection."""
+"""The pause before a retry at a NameServer that did not answer, or that dropped this broker with a
+lost connection."""
 
 ANSWER_SECONDS = 6.0
 GOODBYE_SECONDS = 1.0
@@ -42,7 +42,7 @@ logger = logging.getLogger("dledger.registration")
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """The registration of a broker. ``topics`` is a ``topicConfigTable`` as in topics.json."""
+    """The content of a registration. ``topics`` is a ``topicConfigTable`` as in topics.json."""
 
     cluster: str
     broker_name: str
@@ -54,12 +54,12 @@ class Announcement:
     """``counter`` and ``timestamp``; it must change whenever the topics do."""
     topics: Topics
     members: Sequence[str] = ()
-    """The addresses of all members of the group; none if they are unknown. A change travels with
-    the next registration."""
+    """The addresses of all members of the group; empty if unknown. A change goes out with the next
+    registration."""
     is_member: bool = True
     """Whether the broker is a member of its group; if not, it does not register."""
     grpc_address: str = ""
-    """Empty where it serves no gRPC."""
+    """Empty if the broker has no gRPC port."""
 
     def identity(self) -> dict[str, str]:
         return {
@@ -82,7 +82,7 @@ class Announcement:
         }
 
     def significant_fields(self) -> tuple[object, ...]:
-        """The fields that NameServers use: of a follower neither its topics nor its term."""
+        """The fields that NameServers use. Of a follower they use neither topics nor term."""
         if not self.is_member:
             return (self.identity(),)
         news = (self.identity(), self.http_address, self.grpc_address, self.members)
@@ -90,22 +90,22 @@ class Announcement:
 
 
 class TopicTableEncoder:
-    """Encodes the newest table once: each NameServer gets it every half a minute, and it seldom
-    changes."""
+    """Encodes the newest topic table once: each NameServer gets it every half a minute, and it
+    seldom changes."""
 
     def __init__(self) -> None:
         self._of: tuple[Mapping[str, int], Topics] | None = None
         self._encoded = EncodedTable(b"")
 
     def encoded(self, data_version: Mapping[str, int], topics: Topics) -> EncodedTable:
-        """The body for these; the log names topics without room in it."""
+        """The body of a registration. Logs the number of topics without room in it."""
         if self._of is None or self._of[1] is not topics or self._of[0] != data_version:
             self._encoded = encode_topic_table(data_version, topics)
             self._of = (data_version, topics)
             if self._encoded.left_out:
                 logger.error(
-                    "%d of %d topics have no room in a registration and are not told to "
-                    "NameServers, so nobody finds them: delete topics that nobody needs, %d are "
+                    "%d of %d topics have no room in a registration and are unknown to "
+                    "NameServers, so clients do not find them: delete unused topics, %d are "
                     "allowed",
                     self._encoded.left_out,
                     len(topics),
@@ -115,18 +115,18 @@ class TopicTableEncoder:
 
 
 def throttle_seconds(size: int) -> float:
-    """The pause after a table of ``size`` bytes: each new topic makes and reads it again as a
-    whole."""
+    """The pause after a table of ``size`` bytes, because each new topic encodes and decodes the
+    whole table."""
     return 0.0 if size <= THROTTLED_BYTES else min(size / BYTES_A_SECOND, 1.0)
 
 
 class Registrar:
-    """Registers with every NameServer on a schedule, when there is news, and when one dropped us.
+    """Registers at every NameServer regularly, after changes, and after a lost connection.
 
-    A removed node unregisters at those that know it.
+    A removed node unregisters at the NameServers that know it.
 
-    ``announce`` gives the present state. ``states`` has the last result of each NameServer:
-    "registered", or why not. Dead NameServers cost one log line, and nothing else.
+    ``announce`` gives the present registration. ``states`` has the last result of each NameServer:
+    "registered", or why not. A dead NameServer costs one log line, and nothing else.
     """
 
     def __init__(
@@ -154,9 +154,8 @@ class Registrar:
         self.register_now()
 
     def register_now(self) -> None:
-        """Registers everywhere at the end of this turn of the loop, unless nothing has changed.
-        After a large table it waits for some time, at most a second, because a table has no
-        deltas."""
+        """Registers everywhere at the end of this turn of the loop, if anything has changed. After
+        a large table it waits at most a second, because each registration has the whole table."""
         if not self._stopped and self._look is None:
             if self._loop.time() < self._throttled_until:
                 self._look = self._loop.call_at(self._throttled_until, self._register_if_changed)
@@ -164,7 +163,8 @@ class Registrar:
                 self._look = self._loop.call_soon(self._register_if_changed)
 
     async def stop(self) -> None:
-        """Unregisters at the NameServers that know us, for a second at most, and closes."""
+        """Unregisters at the NameServers that know this broker, for at most a second, and
+        closes."""
         self._stopped = True
         for handle in (self._round, self._look):
             if handle is not None:
@@ -230,12 +230,14 @@ class Registrar:
             goodbye.add_done_callback(_ignore_result)
         for nameserver in nameservers:
             if self.states[nameserver] == "registered":
-                self._note(nameserver, "not registered, as this broker is no member of its group")
+                self._note(
+                    nameserver, "not registered, because this broker is not a member of its group"
+                )
 
     def _answered(self, nameserver: str, answer: asyncio.Future[Frame]) -> None:
         if answer.cancelled():
             return
-        error = answer.exception()  # asked for always, or asyncio complains that nobody did
+        error = answer.exception()  # retrieved always, because asyncio logs it otherwise
         if self._stopped:
             return
         if isinstance(error, CallError):
@@ -245,7 +247,7 @@ class Registrar:
         frame = answer.result()
         if frame.code == ResponseCode.SUCCESS:
             self._note(nameserver, "registered")
-            if not self._is_member:  # any more, while this was on its way
+            if not self._is_member:  # removed during the request
                 self._leave(self._announce(), [nameserver])
         else:
             self._note(
@@ -253,7 +255,7 @@ class Registrar:
             )
 
     def _connection_lost(self, nameserver: str) -> None:
-        # It drops a broker with its connection, so it does not know us any more.
+        # A NameServer drops a broker with its connection.
         if not self._stopped:
             self._retry_soon(nameserver)
 
@@ -271,6 +273,6 @@ class Registrar:
 
 
 def _ignore_result(answer: asyncio.Future[Frame]) -> None:
-    """It does not matter whether a NameServer hears the unregistration: it drops silent brokers."""
+    """The outcome of an unregistration does not matter, because NameServers drop silent brokers."""
     if not answer.cancelled():
         answer.exception()

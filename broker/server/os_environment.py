@@ -1,4 +1,4 @@
-"""A broker's environment on an operating system: its files, threads, clock, chance and sockets."""
+"""A broker's environment on an operating system: files, threads, clocks, randomness and sockets."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from store.io.os_filesystem import OsFileSystem
 
 
 async def serve(config: NodeConfig) -> BrokerServer[Broker]:
-    """Starts the broker of ``config``.
+    """Starts a broker.
 
     Waits for its peers if its log has a hole that they must fill. Raises
     :class:`~store.errors.StoreError` if its data cannot be used, ``OSError`` if a port is taken,
@@ -64,7 +64,7 @@ async def serve(config: NodeConfig) -> BrokerServer[Broker]:
 def os_environment(
     config: NodeConfig, peers_max: int, peer_security: PeerSecurity | None
 ) -> Environment:
-    """Of the running loop. ``peers_max`` bounds the connections on the peers' port.
+    """The environment on the running loop. ``peers_max`` limits the connections on the peers' port.
 
     Raises :class:`~broker.config.setting_checks.ConfigError` if the cluster's secret or the
     certificate cannot be used.
@@ -112,7 +112,7 @@ def os_environment(
 def _grpc(
     config: NodeConfig,
 ) -> Callable[[BrokerContext, LeaderAddress, ClientSecurity], Wire] | None:
-    """What makes the gRPC port; None if the node has none.
+    """The factory of the gRPC port; None if the node has none.
 
     Raises :class:`~broker.config.setting_checks.ConfigError` if its certificate cannot be used.
     """
@@ -129,10 +129,10 @@ def _grpc(
 def _flows(
     config: NodeConfig,
 ) -> tuple[Callable[..., Ingest], Callable[..., Delivery], Callable[[], None]]:
-    """What makes the two doors of the broker, and what ends their tracing."""
+    """The factories of ingest and delivery, and a function that ends their tracing."""
     if not config.tracing:
         return Ingest, Delivery, lambda: None
-    # An extra: a node without tracing does not need it.
+    # An optional package: a node without tracing does not need it.
     from broker.tracing.otlp_export import open_tracer  # noqa: PLC0415 - see above
     from broker.tracing.traced_flows import TracedDelivery, TracedIngest  # noqa: PLC0415 - see above
 

@@ -1,4 +1,4 @@
-"""Brings the quotas that the state has to the doors of a broker."""
+"""Passes the quotas of the replicated state to the flows of a broker."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ from broker.quotas.throttle import Throttle
 log = logging.getLogger(__name__)
 
 
-class Door(Protocol):
-    """The used part of ingest, delivery and POP."""
+class Limited(Protocol):
+    """The part of ingest, delivery and POP that is used here."""
 
     quotas: Throttle | None
 
 
-class QuotaDoors:
-    """Of one broker. A door that has no quotas looks for none."""
+class QuotaSetup:
+    """The quotas of one broker. Without quotas the flows have None, and check nothing."""
 
-    def __init__(self, throttle: Throttle, doors: Sequence[Door]) -> None:
+    def __init__(self, throttle: Throttle, flows: Sequence[Limited]) -> None:
         self._throttle = throttle
-        self._doors = doors
+        self._flows = flows
 
     def restored(self) -> None:
-        """The state is another one; its settings are told one by one."""
+        """Starts again for a restored state; its settings follow one by one."""
         self._throttle.clear()
         self._open()
 
     def leads_no_more(self) -> None:
-        """Another node takes messages in."""
+        """Drops the debts: this node takes no more messages."""
         self._throttle.leads_no_more()
 
     def setting_changed(self, name: str, value: str) -> None:
-        """A setting is another one, a quota or not."""
+        """Takes a changed setting, if it is a quota."""
         if not name.startswith(PREFIX):
             return
         try:
             self._throttle.put(parse_entity(name), parse_quota(value))
-        except QuotaError as error:  # a later version wrote it
-            log.warning("a quota is not understood here and does not count: %s", error)
+        except QuotaError as error:  # written by a later version
+            log.warning("an unknown quota is ignored: %s", error)
         self._open()
 
     def _open(self) -> None:
-        for door in self._doors:
-            door.quotas = self._throttle.active
+        for flow in self._flows:
+            flow.quotas = self._throttle.active

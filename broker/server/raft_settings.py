@@ -1,4 +1,4 @@
-"""The settings of the protocol of one broker."""
+"""The Raft settings of one broker."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from dledger.config import RaftConfig
 
 
 def raft_config(config: NodeConfig, limits: BrokerLimits) -> RaftConfig:
-    """Its limits are those of the settings, or else the ones given; its times are the settings'."""
+    """The Raft configuration: limits from ``limits`` if given, otherwise from the settings; times
+    from the settings."""
     usual = RaftConfig(
         checkpoint_seconds=config.checkpoint_seconds,
         scrub_bytes_per_second=config.scrub_mib_per_second << 20,

@@ -1,4 +1,4 @@
-"""The two parts that decide how long messages are kept, made for one broker."""
+"""Makes the two parts of a broker that decide how long messages are kept."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def make_topic_retention(
     reader: MessageReader,
     settings: DynamicSettings,
 ) -> TopicRetention:
-    """The retention of topics that want a shorter one."""
+    """The retention of topics that have a shorter one."""
     return TopicRetention(
         machine=machine,
         reader=reader,

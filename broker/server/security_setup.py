@@ -1,4 +1,4 @@
-"""What a server needs of its security directory, as its settings say."""
+"""Reads the files of the security directory that a server needs by its settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dledger.wire.tls_contexts import TlsContexts, TlsFiles, TlsFilesError
 
 
 def read_secrets(security: SecurityConfig) -> ClusterSecrets | None:
-    """None where access control is off.
+    """The secrets of the cluster; None if access control is off.
 
     Raises :class:`~broker.config.setting_checks.ConfigError`, which names the file.
     """
@@ -28,7 +28,7 @@ def read_secrets(security: SecurityConfig) -> ClusterSecrets | None:
 
 
 def read_peer_security(config: NodeConfig) -> PeerSecurity | None:
-    """What a node shows its peers; None where ``peers`` is off.
+    """The TLS certificates between peers; None if ``peers`` is off.
 
     Raises :class:`~broker.config.setting_checks.ConfigError`, which names the file.
     """
@@ -52,7 +52,7 @@ def read_peer_security(config: NodeConfig) -> PeerSecurity | None:
 
 
 def read_port_tls(security: SecurityConfig, name: str) -> PortTls | None:
-    """By the certificate of that name; None where TLS is disabled.
+    """The TLS of a port with the certificate ``name``; None if TLS is disabled.
 
     Raises :class:`~broker.config.setting_checks.ConfigError`, which names the file.
     """

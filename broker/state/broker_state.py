@@ -1,7 +1,8 @@
-"""The broker's state: topics, groups and consumer offsets, a function of the committed log.
+"""The broker's state: topics, groups, consumer offsets and more, a function of the committed log.
 
-Messages are not in it: they are in the commit log and found through the ConsumeQueues. Equal logs
-give equal states, and equal states give equal bytes, so replicas can be compared by them.
+Messages are not part of it: they are in the commit log and found through the ConsumeQueues. Equal
+logs give equal states, and equal states give equal bytes. So replicas can be compared by these
+bytes.
 """
 
 from __future__ import annotations
@@ -67,24 +68,24 @@ class DataVersion:
 
 @dataclass(frozen=True, slots=True)
 class TimerProgress:
-    """Timed messages up to ``deliver_ms`` and, where that is the same, up to ``offset`` are
-    delivered; ``waiting`` are not."""
+    """Timed messages are delivered up to ``deliver_ms`` and, at that time, up to ``offset``.
+    ``waiting`` messages are not delivered yet."""
 
     deliver_ms: int = 0
     offset: int = -1
     waiting: int = 0
 
     def stored(self, messages: int) -> TimerProgress:
-        """More wait."""
+        """Adds messages that wait."""
         return replace(self, waiting=self.waiting + messages)
 
 
 @dataclass(slots=True)
 class BrokerState:
-    """Begins, before the first entry, with nothing but the template of automatic topics.
+    """Before the first entry it has only the template of automatic topics.
 
-    The ConsumeQueues know where the queues begin and end. ``system`` are topics that exist by
-    configuration: part of ``topics`` if the log says nothing of them, and never part of the bytes.
+    The ConsumeQueues know where the queues begin and end. ``system`` topics exist by configuration:
+    they are in ``topics`` unless the log has others of that name, and never in the bytes.
     """
 
     topics: dict[str, TopicConfig] = field(
@@ -96,12 +97,12 @@ class BrokerState:
     groups_version: DataVersion = DataVersion()
     store_timestamp_ms: int = 0
     schedule: dict[int, int] = field(default_factory=dict)
-    """By delay level: the offset up to which its messages are delivered."""
+    """The offset up to which messages are delivered, by delay level."""
     timer: TimerProgress = TimerProgress()
     recalled: RecalledMessages = field(default_factory=RecalledMessages)
     requests: RecentRequests = field(default_factory=RecentRequests)
     transactions: dict[int, OpenTransaction] = field(default_factory=dict)
-    """Those that are open, by the offset of the half message, in that order."""
+    """The open transactions, in the order of their key, the offset of the half message."""
     settings: dict[str, str] = field(default_factory=dict)
     """Settings that an operator has changed, in RocketMQ's names (see
     :mod:`broker.config.dynamic_settings`).
@@ -109,17 +110,17 @@ class BrokerState:
     access: dict[str, bytes] = field(default_factory=dict)
     """Definitions of accounts and of the white list (see :mod:`broker.security.accounts`)."""
     pop: PopQueues = field(default_factory=PopQueues)
-    """What groups have received by POP and not acknowledged."""
+    """The deliveries of POP that groups have not acknowledged."""
     system: Mapping[str, TopicConfig] = field(default_factory=dict, compare=False)
 
     def add_system_topics(self, topics: Mapping[str, TopicConfig]) -> None:
-        """From now on these are there."""
+        """Adds topics that exist by configuration."""
         self.system = topics
         self.topics = {**topics, **self.topics}
 
     @property
     def topic_count(self) -> int:
-        """How many somebody made; the others are there by the settings."""
+        """The number of topics without those that exist by configuration."""
         system = sum(self.topics.get(name) is each for name, each in self.system.items())
         return len(self.topics) - system
 
@@ -129,9 +130,9 @@ class BrokerState:
         return (*dict.fromkeys((*SYSTEM_TOPICS, *self.system)),)
 
     queue_count: int = field(default=0, init=False, compare=False)
-    """Of all topics but those of the system."""
+    """The number of queues of all topics except the system's."""
     offset_count: int = field(default=0, init=False, compare=False)
-    """Of all groups."""
+    """The number of offsets of all groups."""
 
     def __post_init__(self) -> None:
         self.queue_count = sum(topic.queues for topic in self.topics.values())
@@ -144,11 +145,11 @@ class BrokerState:
 
     @property
     def timed_waiting(self) -> int:
-        """How many messages wait for a time of their own, without those that were taken back."""
+        """The number of timed messages that wait, without recalled ones."""
         return max(self.timer.waiting - len(self.recalled), 0)
 
     def apply(self, command: Command) -> None:
-        """Carries out a committed command, as far as it concerns the state."""
+        """Applies a committed command to the state."""
         match command:
             case CommitOffset(group, topic, queue_id, offset):
                 if self.pop.queues and (group, topic, queue_id) in self.pop.queues:
@@ -213,7 +214,7 @@ class BrokerState:
 
     def _recall(self, command: Recall) -> None:
         key = command.deliver_ms, command.offset
-        if key > (self.timer.deliver_ms, self.timer.offset):  # else it has been delivered
+        if key > (self.timer.deliver_ms, self.timer.offset):  # otherwise it was delivered
             self.recalled.add(key)
 
     def _put_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
@@ -249,12 +250,13 @@ class BrokerState:
         del self.topics[command.name]
         self.pop.drop(topic=command.name)
         self.queue_count -= found.queues
-        if system is not None:  # the log had another one, of a time when the name was free
+        if system is not None:  # the log had one from before the name was the system's
             self.topics[command.name] = system
         self.topics_version = self.topics_version.next(command.timestamp_ms)
 
     def _counted(self, name: str, topic: TopicConfig | None) -> int:
-        """The queues of a topic in :attr:`queue_count`, if those of the system are not."""
+        """The number of queues that a topic adds to :attr:`queue_count`; a system topic adds
+        none."""
         return 0 if topic is None or topic is self.system.get(name) else topic.queues
 
     def _delete_group(self, command: DeleteGroup) -> None:
@@ -289,7 +291,7 @@ class BrokerState:
         return packed
 
     def _parts(self) -> dict[str, object]:
-        """Fields that not every group has, by name, in order; nothing of what it has not."""
+        """The optional fields of the state that are not empty, by name, in order."""
         parts: dict[str, object] = {}
         if self.access:
             parts["access"] = sorted(self.access.items())

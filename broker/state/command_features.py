@@ -1,4 +1,4 @@
-"""The feature that a command needs: what every member must know before it is written to the log.
+"""The feature that a command needs: every member must know it before the command enters the log.
 
 See :mod:`dledger.wire.features`. Commands that all programs know are not listed.
 """

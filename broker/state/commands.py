@@ -28,14 +28,15 @@ array is a name followed by the fields of the class below, in order::
     ["proof", index of an entry or -1, [[member, its state digests after that entry], ...] as
               binary MessagePack]
 
-The leader takes timestamps once: replicas that apply a command never look at a clock. For ``proof``
-see :mod:`broker.maintenance.state_proofs`, for ``access`` :mod:`broker.security.accounts`, for
-``topic-retention`` and ``trim`` :mod:`broker.maintenance.topic_retention`, for those of POP
-:mod:`broker.state.pop_queues`, for ``recall`` :mod:`broker.state.recalled_messages`; ``runs`` are
-ascending offsets, as the first i64 and the count u32 of each run. All these are written only if
-all members know them (:mod:`broker.state.command_features`), and so is every later command.
-A name or a shape that this version does not know is a broken invariant and not a bad request.
-Everybody must apply what a majority has committed, or the node has to stop.
+The leader takes each timestamp: replicas never look at a clock when they apply a command. For
+``proof`` see :mod:`broker.maintenance.state_proofs`, for ``access``
+:mod:`broker.security.accounts`, for ``topic-retention`` and ``trim``
+:mod:`broker.maintenance.topic_retention`, for POP :mod:`broker.state.pop_queues`, for ``recall``
+:mod:`broker.state.recalled_messages`. ``runs`` are ascending offsets, as the first i64 and the
+count u32 of each run. The commands named in this paragraph, and every later command, enter the log
+only if all members know them (:mod:`broker.state.command_features`). A name or a shape that this
+version does not know is a broken invariant, not a bad request: a replica that cannot apply a
+committed command must stop.
 """
 
 from __future__ import annotations
@@ -75,19 +76,20 @@ class PutTopic(NamedTuple):
         )
 
     def config(self, known: TopicConfig | None) -> TopicConfig:
-        """The topic then; ``known`` is the topic before. Its retention stays."""
+        """The topic after the command; ``known`` is the topic before. Its retention stays."""
         return TopicConfig(*self[:-1], 0 if known is None else known.retention_ms)
 
 
 class DeleteTopic(NamedTuple):
-    """Removes a topic and its messages. Created again, its queues go on where they ended."""
+    """Removes a topic and its messages. If it is created again, its queues continue at the old
+    offsets."""
 
     name: str
     timestamp_ms: int
 
 
 class PutTopicRetention(NamedTuple):
-    """A topic that exists keeps its messages for so long; 0: as long as the log does."""
+    """Sets how long a topic keeps its messages, in ms; 0: as long as the log."""
 
     name: str
     retention_ms: int
@@ -95,7 +97,7 @@ class PutTopicRetention(NamedTuple):
 
 
 class Trim(NamedTuple):
-    """The queue begins at ``offset``: its topic does not keep what is before."""
+    """Moves the minimum offset of a queue to ``offset``: its topic does not keep older messages."""
 
     topic: str
     queue_id: int
@@ -137,7 +139,7 @@ class PutGroup(NamedTuple):
 
 
 class DeleteGroup(NamedTuple):
-    """Removes a subscription group, and with ``remove_offsets`` what it has consumed."""
+    """Removes a subscription group, and with ``remove_offsets`` its offsets."""
 
     name: str
     remove_offsets: bool
@@ -160,7 +162,7 @@ class Expire(NamedTuple):
 
 
 class Schedule(NamedTuple):
-    """The messages of a delay level below ``offset`` are delivered, with this entry or before."""
+    """The messages of a delay level below ``offset`` are delivered, in this entry or before."""
 
     level: int
     offset: int
@@ -176,22 +178,22 @@ class Timer(NamedTuple):
 
 
 class Recall(NamedTuple):
-    """The timed message of this deliver time and offset is taken back: it is passed over."""
+    """The timed message of this deliver time and offset is recalled: it is not delivered."""
 
     deliver_ms: int
     offset: int
 
 
 class EndTransaction(NamedTuple):
-    """The transaction of the half message there is over. Its message is in the same entry if it was
-    committed; without one it was rolled back."""
+    """The transaction of that half message has ended. If it was committed, the message is in the
+    same entry; otherwise it was rolled back."""
 
     offset: int
     position: int
 
 
 class CheckTransaction(NamedTuple):
-    """The producer is asked once more how the transaction of that half message has ended."""
+    """A check-back asks the producer once more about the transaction of that half message."""
 
     offset: int
     position: int
@@ -199,7 +201,7 @@ class CheckTransaction(NamedTuple):
 
 
 class PutSetting(NamedTuple):
-    """An operator has set this for all brokers of the group (see
+    """An operator has changed a setting for all brokers of the group (see
     :mod:`broker.config.dynamic_settings`).
     """
 
@@ -208,16 +210,16 @@ class PutSetting(NamedTuple):
 
 
 class PutAccess(NamedTuple):
-    """An account, or the global white list, is made, changed or, with an empty definition, removed
-    (see :mod:`broker.security.accounts`). The definition counts where it is looked up."""
+    """Creates or changes an account or the global white list; an empty definition removes it (see
+    :mod:`broker.security.accounts`). The definition is parsed at its look-up, not here."""
 
     name: str
     definition: bytes
 
 
 class PopReceive(NamedTuple):
-    """A member of the group has received these messages: new ones before ``next_offset``, or once
-    more. Nobody else gets them before ``visible_ms``."""
+    """A member of the group has received these messages: new ones before ``next_offset``, or
+    earlier ones again. Nobody else gets them before ``visible_ms``."""
 
     group: str
     topic: str
@@ -241,8 +243,8 @@ class PopWait(NamedTuple):
 
 
 class PopAck(NamedTuple):
-    """The group is done with these messages. One that it gave up is, as a copy for the dead
-    letters, in the same entry."""
+    """The group has acknowledged these messages, or given them up. Then their dead letters are in
+    the same entry."""
 
     group: str
     topic: str
@@ -251,7 +253,7 @@ class PopAck(NamedTuple):
 
 
 class PopChange(NamedTuple):
-    """The message stays with who received it until ``visible_ms``, under a new handle."""
+    """The invisible time of a message now ends at ``visible_ms``, under a new receipt handle."""
 
     group: str
     topic: str
@@ -274,15 +276,15 @@ PopCommand: TypeAlias = PopReceive | PopWait | PopAck | PopChange | PopForget
 
 
 class StoreRequests(NamedTuple):
-    """The entry holds requests of producers; a retry of one must be known (see
+    """The requests of producers in this entry, for the recognition of retries (see
     :mod:`broker.state.deduplication_window`)."""
 
     keys: bytes
 
 
 class Proof(NamedTuple):
-    """The voters' digests of their states after the entry ``point``, -1 for none; every member
-    takes the digests of its own after the entry that holds this (see
+    """The voters' digests of their states after the entry ``point``, -1 for none. Every member
+    takes its own digests after the entry of this command (see
     :mod:`broker.maintenance.state_proofs`).
     """
 
@@ -342,14 +344,14 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 
 def encode_commands(commands: Iterable[Command]) -> bytes:
-    """The bytes of ``commands``; none at all for no command."""
+    """The bytes of ``commands``; empty without a command."""
     arrays = [(_NAMES[type(command)], *command) for command in commands]
     packed: bytes = msgpack.packb(arrays) if arrays else b""
     return packed
 
 
 def decode_commands(data: Bytes) -> Sequence[Command]:
-    """The commands that ``data`` holds. Raises :class:`~dledger.errors.InvariantError`."""
+    """The commands in ``data``. Raises :class:`~dledger.errors.InvariantError`."""
     if not data:
         return ()
     try:
@@ -360,7 +362,7 @@ def decode_commands(data: Bytes) -> Sequence[Command]:
         ) from error
     if type(arrays) is not list:
         raise InvariantError(
-            SafetyProperty.SAME_STATE, f"committed commands are no array: {arrays!r}"
+            SafetyProperty.SAME_STATE, f"committed commands are not an array: {arrays!r}"
         )
     return [_decode(array) for array in arrays]
 
@@ -368,7 +370,7 @@ def decode_commands(data: Bytes) -> Sequence[Command]:
 def _decode(array: object) -> Command:
     if type(array) is not list or not array or type(array[0]) is not str:
         raise InvariantError(
-            SafetyProperty.SAME_STATE, f"a committed command is no array with a name: {array!r}"
+            SafetyProperty.SAME_STATE, f"a committed command is not an array with a name: {array!r}"
         )
     name, *fields = array
     made = _CLASSES.get(name)

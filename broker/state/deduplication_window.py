@@ -1,9 +1,9 @@
-"""The deduplication window: requests that were stored lately, known to the next leader too.
+"""The deduplication window: the newest stored requests, which the next leader knows too.
 
-Producers without an answer send a request again, and it may have been stored. So each entry lists
-its requests in a command (the key hash of the first message of each). All replicas keep the lists
-of the newest entries, up to a fixed number of bytes. A leader begins with that, and adds its own
-pending requests before they are committed.
+A producer without an answer sends its request again, although it may have been stored. So each
+entry lists its requests in a command (the key hash of the first message of each). All replicas keep
+the lists of the newest entries, up to a fixed number of bytes. A new leader starts with these
+lists, and adds its own requests while they are pending.
 
 A hash only marks a possible retry; :mod:`broker.ingest.deduplication` then compares the messages.
 """
@@ -17,11 +17,12 @@ from struct import Struct, error, pack, unpack_from
 from dledger.errors import InvariantError, SafetyProperty
 
 REQUESTS_BYTES_MAX = 512 << 10
-"""Format: all replicas keep as much of the log: 131,072 requests if entries hold many, and 32,768
-if each has its own. A new leader reads it before it serves, at 0.3 µs a request."""
+"""Format: the size of the window in bytes, the same on all replicas: 131,072 requests if entries
+have many, 32,768 if each entry has one. A new leader reads it before it serves, at 0.3 µs a
+request."""
 
 LEADER_REQUESTS = 1 << 17
-"""A leader remembers at least this number, and at most twice as many."""
+"""A leader remembers at least this number of requests, and at most twice as many."""
 
 _ENTRY = Struct(">qI")
 
@@ -30,14 +31,15 @@ _ENTRY = Struct(">qI")
 class RecentRequests:
     """The requests of the newest entries, a function of the committed log.
 
-    As bytes, for each entry that has any, oldest first: i64 position of the entry, u32 count, and
-    so many u32 key hashes.
+    Bytes, for each entry with requests, oldest first: i64 position of the entry, u32 count, and so
+    many u32 key hashes.
     """
 
     data: bytearray = field(default_factory=bytearray)
 
     def add(self, position: int, keys: bytes) -> None:
-        """An entry was applied; ``keys`` are its key hashes, each u32. The oldest may go."""
+        """Adds an applied entry; ``keys`` are its key hashes, each u32. The oldest entries may be
+        dropped."""
         data = self.data
         data += _ENTRY.pack(position, len(keys) // 4)
         data += keys
@@ -48,7 +50,7 @@ class RecentRequests:
     def entries(self) -> Iterator[tuple[int, Sequence[int]]]:
         """Position and key hashes of each entry, oldest first.
 
-        Raises :class:`~dledger.errors.InvariantError` if the bytes are not what they should be.
+        Raises :class:`~dledger.errors.InvariantError` if the bytes are cut short.
         """
         data, place = self.data, 0
         try:
@@ -69,7 +71,7 @@ def pack_keys(keys: Sequence[int]) -> bytes:
 
 
 class EntryPosition:
-    """Where an entry lies in the log: -1 until that is known."""
+    """The position of an entry in the log; -1 until it is known."""
 
     __slots__ = ("position",)
 
@@ -78,10 +80,10 @@ class EntryPosition:
 
 
 class DeduplicationIndex:
-    """The requests that a leader knows, by key hash: in which entry each is, or will be.
+    """The requests that a leader knows, by key hash: the entry that holds or will hold each.
 
-    Two generations, so that forgetting costs nothing: a full newer one becomes the older, and the
-    older is dropped.
+    It has two generations, so that forgetting costs nothing: once the newer is full, it replaces
+    the older.
     """
 
     __slots__ = ("newer", "older")
@@ -91,16 +93,16 @@ class DeduplicationIndex:
         self.older: dict[int, EntryPosition] = {}
 
     def get(self, key: int) -> EntryPosition | None:
-        """The newest entry with a request of that key hash, if there is one."""
+        """The newest entry with a request of that key hash, or None."""
         return self.newer.get(key) or self.older.get(key)
 
     def age(self) -> None:
-        """Called now and then; forgets what there is no room for."""
+        """Called now and then; starts a new generation if the newer is full."""
         if len(self.newer) >= LEADER_REQUESTS:
             self.older, self.newer = self.newer, {}
 
     def begin(self, recent: RecentRequests) -> None:
-        """A term begins, with what the log says."""
+        """Starts a term with the requests in the log."""
         self.newer = {}
         self.older = {}
         for position, keys in recent.entries():

@@ -1,4 +1,4 @@
-"""The open transactions, as every replica knows them from the log.
+"""The open transactions, which every replica knows from the log.
 
 Storing a half message opens one, in the entry that holds the message. The offset of the half
 message in its queue, and its position in the log, identify it. No other message ever has that
@@ -16,23 +16,23 @@ PRODUCER_GROUP = b"PGROUP"
 CHECK_IMMUNITY = b"CHECK_IMMUNITY_TIME_IN_SECONDS"
 
 _SECONDS_DIGITS_MAX = 7
-"""Format: of a number of seconds that is taken for one."""
+"""Format: the most digits of a number of seconds."""
 
 
 class OpenTransaction(NamedTuple):
-    """The place of the half message, its producer group, and its checks; times in ms."""
+    """The position of the half message, its producer group, and its check-backs; times in ms."""
 
     position: int
     group: str
     stored_ms: int
     immunity_ms: int = -1
-    """How long its producer is not asked; below 0: as the broker's settings say."""
+    """How long no check-back asks the producer; below 0: as the broker's settings say."""
     checks: int = 0
     checked_ms: int = 0
 
 
 def open_transaction_of(record: MessageRecord) -> OpenTransaction:
-    """The transaction that begins with this half message."""
+    """The transaction that this half message opens."""
     group = (find_property(record.properties, PRODUCER_GROUP) or b"").decode(errors="replace")
     seconds = find_property(record.properties, CHECK_IMMUNITY) or b""
     immune = seconds.isdigit() and len(seconds) <= _SECONDS_DIGITS_MAX

@@ -1,9 +1,9 @@
-"""The deliveries of POP, as every replica knows them from the log.
+"""The deliveries of POP, which every replica knows from the log.
 
-For each queue from which a group has received by POP there is a cursor, the offset of the next
-message that nobody of the group has received, and the deliveries before it that are not
-acknowledged. The group's committed offset follows from both: it is the first message that is not
-acknowledged. A later commit of a 4.x member acknowledges what is before it, and never goes back.
+A group that receives from a queue by POP has a cursor there: the offset of the first message that
+no member has received. The deliveries before it are kept until they are acknowledged. The group's
+committed offset follows from both: it is the first message that is not acknowledged. A later commit
+of a 4.x member acknowledges all messages before its offset, and never moves the group back.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PopKey: TypeAlias = tuple[str, str, int]
 """Group, topic, queue id."""
 
 RUN_MAX = 1 << 20
-"""Format: the offsets of one run. A reception has far fewer."""
+"""Format: the most offsets of one run. A receive request has far fewer."""
 
 _PAIR = Struct(">qI")
 
@@ -29,18 +29,19 @@ class PopDelivery(NamedTuple):
     """One message that the group has not acknowledged."""
 
     visible_ms: int
-    """From then on it is received again."""
+    """The time from which on it may be received again."""
     attempt: int
-    """How often it was received. 0: never, it waits for its message group."""
+    """How often it was received; 0: not yet, it waits for its message group."""
     nonce: int
-    """Of the last reception: with ``visible_ms`` it names the delivery."""
+    """The nonce of the last receive request or change: with ``visible_ms`` it names the
+    delivery."""
     group_hash: int = 0
-    """Of its message group; 0 if that is not known."""
+    """The hash of its message group; 0 if unknown."""
 
 
 @dataclass(slots=True)
 class PopQueue:
-    """The deliveries of a group in one queue, by offset, in that order."""
+    """The deliveries of a group in one queue, in the order of their key, the offset."""
 
     next_offset: int
     deliveries: dict[int, PopDelivery] = field(default_factory=dict)
@@ -51,7 +52,7 @@ class PopQueue:
         return next(iter(self.deliveries), self.next_offset)
 
     def receive(self, next_offset: int, offsets: Iterable[int], nonce: int, until_ms: int) -> None:
-        """The messages at ``offsets`` are received, new ones or once more."""
+        """A member receives the messages at ``offsets``, new ones or earlier ones again."""
         deliveries = self.deliveries
         for offset in offsets:
             known = deliveries.get(offset)
@@ -64,7 +65,7 @@ class PopQueue:
         self.next_offset = max(self.next_offset, next_offset)
 
     def wait(self, next_offset: int, rows: Iterable[tuple[int, int]]) -> None:
-        """New messages, by offset and hash of their message group, wait for their turn."""
+        """New messages (offset, hash of the message group) wait for their message group."""
         for offset, group_hash in rows:
             self.deliveries.setdefault(offset, PopDelivery(0, 0, 0, group_hash))
         self.next_offset = max(self.next_offset, next_offset)
@@ -74,13 +75,13 @@ class PopQueue:
             self.deliveries.pop(offset, None)
 
     def change(self, offset: int, nonce: int, until_ms: int) -> None:
-        """The delivery at ``offset`` gets another time, and so another handle."""
+        """The delivery at ``offset`` gets another time, and so another receipt handle."""
         known = self.deliveries.get(offset)
         if known is not None:
             self.deliveries[offset] = known._replace(nonce=nonce, visible_ms=until_ms)
 
     def commit(self, offset: int) -> None:
-        """A 4.x member has consumed what is before ``offset``."""
+        """A 4.x member has consumed all messages before ``offset``."""
         if offset > self.committed_offset:
             self.acknowledge([each for each in self.deliveries if each < offset])
             self.next_offset = max(self.next_offset, offset)
@@ -91,11 +92,11 @@ class PopQueue:
 
 @dataclass(slots=True)
 class PopQueues:
-    """Those of all groups."""
+    """The deliveries of all groups."""
 
     queues: dict[PopKey, PopQueue] = field(default_factory=dict)
     time_ms: int = 0
-    """The newest time in a command of POP: no leader's clock runs behind it."""
+    """The newest time in a command of POP. No leader's clock is behind it."""
     delivery_count: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
@@ -105,7 +106,7 @@ class PopQueues:
         return bool(self.queues or self.time_ms)
 
     def drop(self, *, group: str | None = None, topic: str | None = None) -> None:
-        """The group or the topic is deleted."""
+        """Drops the deliveries of a deleted group or topic."""
         for key in self.keys_of(group=group, topic=topic):
             self.delivery_count -= len(self.queues.pop(key).deliveries)
 
@@ -113,7 +114,7 @@ class PopQueues:
         return [key for key in self.queues if group == key[0] or topic == key[1]]
 
     def as_rows(self) -> list[object]:
-        """As a checkpoint has them: ``[time ms, [[group, topic, queue id, next offset, [[offset,
+        """The rows in a checkpoint: ``[time ms, [[group, topic, queue id, next offset, [[offset,
         visible ms, attempt, nonce, hash], ...]], ...]]``."""
         return [
             self.time_ms,
@@ -128,7 +129,7 @@ class PopQueues:
         """The reverse of :meth:`as_rows`. Raises ``ValueError`` or ``TypeError``."""
         time_ms, queues = rows
         if not isinstance(time_ms, int) or not isinstance(queues, list):
-            raise TypeError("the deliveries of POP are no time and list")
+            raise TypeError("the deliveries of POP are not a time and a list")
         return cls(
             {
                 (group, topic, queue_id): PopQueue(
@@ -141,7 +142,7 @@ class PopQueues:
 
 
 def pack_runs(offsets: Iterable[int]) -> bytes:
-    """Ascending offsets as a command has them: for each run its first, i64, and its count, u32."""
+    """Ascending offsets in a command: for each run its first, i64, and its count, u32."""
     runs: list[list[int]] = []
     for offset in offsets:
         if runs and offset == runs[-1][0] + runs[-1][1]:

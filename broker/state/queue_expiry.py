@@ -1,12 +1,12 @@
-"""Where queues begin once the log below a position has expired.
+"""The first offsets of queues once the log below a position has expired.
 
-That is part of the state, which must be the same on every replica, and it is looked up in the
-ConsumeQueues. A row of a block without a seal counts only if the record that it leads to says the
-same. Where rows are not whole, or do not count, the log itself is read.
+They are part of the state, so they must be the same on every replica. They are looked up in the
+ConsumeQueues. A row of an unsealed block counts only if its record has the same topic, queue and
+offset. If rows are pending or do not count, the log itself is read.
 
 One case is left. A replica with a corrupt newest checkpoint starts from the one before. Its log may
-begin behind ``position``: it was cut because of a later expiry, which comes again in that log.
-Until it does, rows that lead to expired records are believed.
+begin behind ``position``, because a later expiry has cut it. That expiry is applied again later.
+Until then rows of expired records are trusted.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ QueueFirsts: TypeAlias = list[tuple[ConsumeQueue, int]]
 def first_offsets(
     queues: Iterable[tuple[str, int, ConsumeQueue]], position: int, log: ReplicaReads | None
 ) -> QueueFirsts:
-    """For each queue (topic, id) the first offset whose record does not lie below ``position``.
+    """For each queue (topic, id) the first offset whose record lies at ``position`` or above.
 
     At most two records of each queue are read, and the whole log from ``position`` on if a row is
     corrupt. Raises :class:`~store.errors.DerivedDamageError` if the log is damaged, too. Without a
-    ``log`` the rows are believed.
+    ``log`` the rows are trusted.
     """
     found: QueueFirsts = []
     doubtful: _Queues = {}
@@ -64,7 +64,7 @@ def first_offsets(
 def _is_proved(
     topic: str, queue_id: int, queue: ConsumeQueue, offset: int, log: ReplicaReads
 ) -> bool:
-    """Whether the row of the offset and the one before are sealed, or their records say so too."""
+    """Whether the row of the offset and the one before are sealed, or agree with their records."""
     for at in (offset - 1, offset):
         if queue.first_offset <= at < queue.flushed_end and not queue.is_sealed(at):
             position, size, _code = QUEUE_ROW.unpack(queue.read(at, 1))
@@ -85,7 +85,7 @@ def _is_proved(
 def _first_in_log(
     queues: _Queues, position: int, log: ReplicaReads
 ) -> Mapping[tuple[str, int], int]:
-    """The first offsets of these queues by the log, as far as it is durable here."""
+    """The first offsets of these queues, read from the log as far as it is durable here."""
     first: dict[tuple[str, int], int] = {}
     try:
         last = log.confirmed_entry_at(log.synced_position - 1, log.last_index)
@@ -111,7 +111,7 @@ def _first_in_log(
 
 
 def _first_in_memory(queue: ConsumeQueue, position: int) -> int:
-    """The first offset with a row that is on no disk yet; the end if all are."""
+    """The first offset whose row is only in memory; the end if there is none."""
     begin = max(queue.first_offset, queue.flushed_end)
     rows = queue.read(begin, queue.end_offset - begin)
     for offset, row in enumerate(QUEUE_ROW.iter_unpack(rows), begin):

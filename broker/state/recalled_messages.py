@@ -1,7 +1,7 @@
-"""Timed messages that their producer has taken back, until their time has passed.
+"""Recalled timed messages, until their time has passed.
 
-A recalled message stays on the timer wheel. When its time comes it is passed over, and forgotten
-here. So it costs its place in this list, and the log keeps it no longer than the others.
+A recalled message stays on the timer wheel. At its time it is skipped there, and dropped here. So
+it costs a place in this list, and the log keeps it no longer than other messages.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 TimedKey: TypeAlias = tuple[int, int]
-"""When a timed message is due, ms, and its offset: the order in which they are delivered."""
+"""The time in ms at which a timed message is due, and its offset: the order of delivery."""
 
 
 @dataclass(slots=True)
 class RecalledMessages:
-    """By time, then offset."""
+    """The keys of recalled messages, in order."""
 
     keys: list[TimedKey] = field(default_factory=list)
 
@@ -32,14 +32,14 @@ class RecalledMessages:
         return len(self.keys)
 
     def add(self, key: TimedKey) -> None:
-        """It is taken back; twice is once."""
+        """Adds a recalled message; a second time has no effect."""
         if key not in self:
             insort(self.keys, key)
 
     def until(self, key: TimedKey) -> Sequence[TimedKey]:
-        """Those up to this one."""
+        """The keys up to this one, inclusive."""
         return self.keys[: bisect_right(self.keys, key)]
 
     def forget_until(self, key: TimedKey) -> None:
-        """The time of those up to this one has passed."""
+        """Drops the keys up to this one, whose time has passed."""
         del self.keys[: bisect_right(self.keys, key)]

@@ -1,8 +1,8 @@
 """The newest applied entries, in memory for readers of the end of the log.
 
-A leader may apply entries that a majority holds before its own disk has them, so the newest
-messages cannot always be read from the log's files. Besides, consumers that keep up should cost no
-system calls.
+A leader may apply entries that a majority holds before its own disk has them. So the newest
+messages are not always in the log's files. Besides, consumers that keep up should cost no system
+calls.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ class RecentEntries:
     def __init__(self, bytes_max: int = PRODUCE.recent_bytes_max) -> None:
         self._bytes_max = bytes_max
         self._bytes = 0
-        self._first = 0  # entries before this place are given up, and removed in one go later
+        self._first = 0  # entries before this index are dropped; they are removed together later
         self._positions: list[int] = []
         self._data: list[memoryview] = []
 
     def add(self, entry: Entry) -> None:
-        """The next applied entry. Entries that no longer fit are dropped, oldest first."""
+        """Adds the next applied entry. Entries that no longer fit are dropped, oldest first."""
         self._positions.append(entry.position)
         self._data.append(memoryview(entry.data))
         self._bytes += len(entry.data) + _ENTRY_OVERHEAD_BYTES

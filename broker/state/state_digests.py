@@ -1,10 +1,9 @@
 """The digests of the applied state, kept as it changes (see :mod:`store.state.state_digests`).
 
-Code that changes the state names the items of a command before it does. Their values are looked up
-when digests are asked for. So a change costs one entry in a dict, and several changes of one item
+Code that changes the state first marks the items of a command as dirty. Their values are looked up
+when digests are needed. So a change costs one entry in a dict, and several changes of one item
 between two proofs cost one digest. The digest covers the actual items, not the intended ones. Each
-proof also digests a few items that nobody changed. So memory errors are found too, at once in a
-small state.
+proof also digests a few unchanged items. So memory errors are found too, at once in a small state.
 """
 
 from __future__ import annotations
@@ -46,13 +45,13 @@ from store.state.state_digests import (
 )
 
 RECHECKED_ITEMS = 64
-"""This number of items of each table is digested again with each proof, changed or not."""
+"""The number of items of each table that each proof digests again, changed or not."""
 
 FOLDED_AT = 1 << 16
-"""Items that may wait for their digest; more are digested at once."""
+"""The number of items that may wait for their digest; beyond it all are digested at once."""
 
 _CURSOR = -1
-"""In the place of the offset of a delivery."""
+"""Stands for the offset in the key of a cursor."""
 
 K = TypeVar("K", bound=Hashable)
 
@@ -71,13 +70,13 @@ class DigestTable(Generic[K]):
     __slots__ = ("_digests", "_item", "_keys", "_sum", "_to_recheck", "dirty")
 
     def __init__(self, item: Callable[[K], object], keys: Callable[[], Iterable[K]]) -> None:
-        """``item`` gives what the table holds of a key, None if nothing; ``keys`` all keys."""
+        """``item`` gives the value of a key, None if there is none; ``keys`` gives all keys."""
         self._item = item
         self._keys = keys
         self.begin()
 
     def begin(self) -> None:
-        """The table is another one: everything is looked at."""
+        """Starts again for another table: all items are digested."""
         self._digests: dict[K, int] = {}
         self._sum = 0
         self._to_recheck: list[K] = []
@@ -86,13 +85,13 @@ class DigestTable(Generic[K]):
         self.fold()
 
     def fold(self) -> None:
-        """Digests what was dirty."""
+        """Digests the dirty items."""
         for key in self.dirty:
             self._update_digest(key)
         self.dirty.clear()
 
     def total(self) -> int:
-        """The digest of the table as it is."""
+        """The digest of the present table."""
         self.fold()
         if not self._to_recheck:
             self._to_recheck = [*self._digests, *self._keys()]
@@ -111,7 +110,7 @@ class DigestTable(Generic[K]):
 
 
 class StateDigests:
-    """For one machine; its state may be another object after :meth:`begin`."""
+    """The digests of one machine. Its state may be another object after :meth:`begin`."""
 
     def __init__(self, machine: Machine, queues: ConsumeQueues) -> None:
         self._machine = machine
@@ -126,12 +125,12 @@ class StateDigests:
         self.segments = DigestTable(self._segment, lambda: machine.segment_times)
 
     def begin(self) -> None:
-        """Another state was restored."""
+        """Starts again for a restored state."""
         for table in self._tables:
             table.begin()
 
     def mark_dirty(self, command: Command) -> None:
-        """A command is about to be applied, that may change these items."""
+        """Marks the items that a command may change. Called before it is applied."""
         match command:
             case CommitOffset(group, topic, queue_id, _) | PopForget(group, topic, queue_id):
                 self._offsets.dirty[group, topic, queue_id] = None
@@ -188,13 +187,13 @@ class StateDigests:
                 self._mark_deliveries(key, queue.deliveries)
 
     def fold(self) -> None:
-        """Called now and then, so that the list of changes does not grow without end."""
+        """Digests dirty items. Called now and then, so that their number stays bounded."""
         for table in self._tables:
             if len(table.dirty) > FOLDED_AT:
                 table.fold()
 
     def packed(self) -> bytes:
-        """The digests of the state as it is now."""
+        """The digests of the present state."""
         machine, state = self._machine, self._machine.state
         requests = state.requests.data
         waiting: list[object] = list(state.schedule.items())

@@ -1,8 +1,8 @@
 """The effects of a committed entry on every replica: the broker as a state machine of the log.
 
-Applying costs per entry and per queue in it, not per message: the rows for ConsumeQueues and key
-index lie ready made in the entry (``store/message/batch.py``). Topics and offsets are
-:class:`~broker.state.broker_state.BrokerState`. A checkpoint holds both.
+Applying costs per entry and per queue in it, not per message: the entry has the rows for
+ConsumeQueues and key index (``store/message/batch.py``). Topics, offsets and the rest are in
+:class:`~broker.state.broker_state.BrokerState`. A checkpoint covers both.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ _FirstOffsets: TypeAlias = dict[tuple[str, int], int]
 
 _STORE_TIMESTAMP = Struct(">q")
 STORE_TIMESTAMP_AT = 56
-"""The place of the store time in a record with an IPv4 born host, as all of ours have."""
+"""The byte of the store time in a record with an IPv4 born host, which all records here have."""
 
 
 class BrokerCheckpointWork:
-    """A checkpoint in the making (see :class:`~dledger.node.state_machine.CheckpointWork`)."""
+    """A checkpoint in progress (see :class:`~dledger.node.state_machine.CheckpointWork`)."""
 
     def __init__(
         self,
@@ -80,8 +80,8 @@ class BrokerCheckpointWork:
         return self._state
 
     def flush(self) -> None:
-        """Writes the derived files. :class:`~store.errors.DiskFullError` if there is no room:
-        the rows stay in memory, and the next checkpoint writes them again."""
+        """Writes the derived files. Raises :class:`~store.errors.DiskFullError` if there is no
+        room: the rows stay in memory, and the next checkpoint writes them again."""
         try:
             for flush in self._flushes:
                 flush.run()
@@ -97,25 +97,25 @@ class BrokerCheckpointWork:
 
 
 class BrokerStateMachine:
-    """ConsumeQueues, key index and state; what ``dledger.node.state_machine.StateMachine`` asks
-    for.
-    """
+    """ConsumeQueues, key index and state: a ``dledger.node.state_machine.StateMachine``."""
 
     rows_per_file: ClassVar[int] = ROWS_PER_FILE
-    """Of a ConsumeQueue."""
+    """The rows of a ConsumeQueue file."""
 
     def __init__(self, queues: ConsumeQueues, keys: KeyIndex, segment_size: int) -> None:
         self.state = BrokerState()
         self.keys = keys
         self.listener = StateMachineListener()
         self.log: ReplicaReads | None = None
-        """Compares rows of the disk with records before the state depends on them."""
+        """Reads records to check rows before the state depends on them."""
         self.applied_end = 0
         self.expired_position = 0
         self.segment_times: dict[int, int] = {}
-        """By the start of a segment: the store time, ms, of the newest message up to its end."""
+        """The store time in ms of the newest message up to the end of a segment, by the segment's
+        start."""
         self.changed_index = -1
-        """The last applied entry that holds anything but a proof; -1 for none since the start."""
+        """The index of the last applied entry with anything but a proof; -1 for none since the
+        start."""
         self._segment_size = segment_size
         self._queues = queues
         self.digests = StateDigests(self, queues)
@@ -130,12 +130,12 @@ class BrokerStateMachine:
         return cls(queues, KeyIndex(fs, f"{directory}/keyindex"), segment_size)
 
     def add_system_topics(self, topics: Mapping[str, TopicConfig]) -> None:
-        """Topics that exist by configuration, also after a restore."""
+        """Adds topics that exist by configuration; they stay after a restore."""
         self.state.add_system_topics(topics)
 
     def tell_damage(self, on_damage: Callable[[int], None]) -> None:
-        """Calls ``on_damage`` with a place of the log from which on files that follow from it have
-        to be made again, where one is read that is wrong."""
+        """Calls ``on_damage`` when a read finds a wrong derived file, with the position of the log
+        from which on it must be rebuilt."""
 
         def told(position: int) -> None:
             on_damage(max(position, self.expired_position))
@@ -143,14 +143,14 @@ class BrokerStateMachine:
         self._queues.tell_damage(told)
         self.keys.on_damage = told
 
-    # --- what others read
+    # --- reads
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """The queue, if it ever had a message since its topic was last created."""
+        """The queue, or None if it has had no message since its topic was last created."""
         return self._queues.get(topic, queue_id)
 
     def queues(self, topic: str) -> Mapping[int, ConsumeQueue]:
-        """The topic's queues that ever had a message, by id; most topics have others, too."""
+        """The topic's queues that have had a message, by id. A topic may have more queues."""
         return self._queues.of_topic(topic)
 
     def end_offset(self, topic: str, queue_id: int) -> int:
@@ -159,8 +159,8 @@ class BrokerStateMachine:
         return 0 if queue is None else queue.end_offset
 
     def oldest_message(self) -> tuple[str, int, int] | None:
-        """Topic, queue id and offset of the message that lies first in the log; reads a row of
-        each queue."""
+        """Topic, queue id and offset of the first message in the log, or None. Reads a row of each
+        queue."""
         oldest: tuple[int, tuple[str, int, int]] | None = None
         for topic, queue_id, queue in self._queues.all():
             row = queue.read(queue.first_offset, 1)
@@ -206,7 +206,7 @@ class BrokerStateMachine:
         except CorruptBatchError as error:
             raise _not_applicable(entry.index, error) from error
         commands = decode_commands(batch.commands)
-        # Before anything changes: this may find damage, and then the entry comes again.
+        # Before anything changes: if this finds damage, the entry is applied again later.
         expired = [
             first_offsets(self._queues.all(), command.position, self.log)
             for command in commands
@@ -293,7 +293,8 @@ class BrokerStateMachine:
     def _apply_commands(
         self, commands: Sequence[Command], entry: Entry, expired: Iterator[QueueFirsts]
     ) -> Proof | None:
-        """Returns the last proof among them. ``expired``: for each expiry, where queues begin."""
+        """Returns the last proof among them. ``expired``: for each expiry, the first offsets of
+        queues."""
         topics_changed = False
         proof: Proof | None = None
         for feature in {FEATURE_OF.get(type(command)) for command in commands}:
@@ -335,26 +336,26 @@ class BrokerStateMachine:
         self.expired_position = max(self.expired_position, position)
 
     def _trim(self, command: Trim) -> None:
-        """The leader has looked the offset up: a replica only follows. Rows and records stay until
-        the log expires."""
+        """Replicas use the offset that the leader looked up. Rows and records stay until the log
+        expires."""
         queue = self._queues.get(command.topic, command.queue_id)
         if queue is not None:
             offset = min(command.offset, queue.end_offset)
             queue.first_offset = max(queue.first_offset, offset)
 
     def _empty_queues(self, topic: str) -> None:
-        """The queues of a deleted topic stay, empty: created again they go on where they ended,
-        so that an offset never names another message than it once did."""
+        """Empties the queues of a deleted topic. If it is created again, they continue at the old
+        offsets, so an offset never names two messages."""
         for queue in self._queues.of_topic(topic).values():
             queue.first_offset = queue.end_offset
 
     def _checkpoint_saved(self, firsts: _FirstOffsets, expired_position: int) -> None:
-        """Removes files that no checkpoint needs: the older one was replaced by the newer one
-        before this.
+        """Removes files that no checkpoint needs. The newer checkpoint has replaced the older one
+        before.
 
-        Only now is the log cut, too. A member that gets this checkpoint and the log from here on
-        makes its ConsumeQueues from them, so the log must have everything that the checkpoint
-        covers.
+        Only now may the log be cut, too. A refilled member gets this checkpoint and the log from
+        here on, and makes its ConsumeQueues from them. So the log must have every message that the
+        checkpoint covers.
         """
         for key, first_offset in self._saved_first_offsets.items():
             queue = self._queues.get(*key)

@@ -1,4 +1,4 @@
-"""What the state machine tells the rest of the broker."""
+"""Events of the state machine for the rest of the broker."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from store.io.filesystem import Bytes
 
 
 class StateMachineListener:
-    """The reactions of the rest of the broker to an applied entry; by itself nothing."""
+    """Reacts to applied entries. The methods of this class do nothing."""
 
     def messages_arrived(self, topic: str, queue_id: int, rows: Bytes) -> None:
         """Messages were added to a queue; ``rows`` are their ConsumeQueue rows."""
@@ -24,17 +24,17 @@ class StateMachineListener:
         """A setting was changed."""
 
     def expired(self, position: int) -> None:
-        """The commit log below ``position`` has expired, and the newest checkpoint on disk says so.
-        Told again after each checkpoint: the log keeps what older ones need."""
+        """The commit log below ``position`` has expired, also by the newest checkpoint on disk.
+        Called after each checkpoint, because the log keeps what older checkpoints need."""
 
     def state_restored(self, digests: bytes) -> None:
-        """The state is that of a checkpoint; ``digests`` are of it."""
+        """The state of a checkpoint was restored; ``digests`` are its digests."""
 
     def proof_applied(self, index: int, proof: Proof, digests: bytes) -> None:
-        """The entry of that index holds the command; ``digests`` are of the state after it."""
+        """The entry of that index has the proof; ``digests`` are those of the state after it."""
 
     def feature_used(self, feature: str, index: int) -> None:
         """The entry of that index has a command that needs this feature."""
 
     def leadership_changed(self, leadership: Leadership) -> None:
-        """The leader changed, or this node may now serve as leader or no longer."""
+        """The leader changed, or this leader began or ceased to serve."""

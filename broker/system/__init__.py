@@ -1,1 +1,1 @@
-"""The machine's side of a server process: logs, memory, descriptors, clock, uncaught errors."""
+"""The system side of a server process: logs, memory, descriptors, clock, uncaught errors."""

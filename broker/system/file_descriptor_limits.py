@@ -1,6 +1,6 @@
 """The number of connections that a server may have, given the open files of its process.
 
-Each connection is a descriptor, and so is each file of the log. If connections took all of them, no
+Each connection and each file of the log takes a descriptor. If connections took all of them, no
 file could be opened.
 """
 
@@ -18,15 +18,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class DescriptorLimits:
-    """How the descriptors of a process are shared out; what is left is for remoting."""
+    """The shares of the descriptors of a process; the rest is for remoting."""
 
     files_max: int = 1 << 20
-    """The limit of open files (``ulimit -n``) is raised as far as the system lets it, and no
-    further than to this."""
+    """The limit of open files (``ulimit -n``) is raised up to this, as far as the system allows."""
 
     broker_files: int = 768
-    """For the files of a broker: up to 256 of queues, 128 segments of the log (twice if they are
-    written past the page cache), and files that are read, checked and made now and then."""
+    """For the files of a broker: up to 256 of queues, 128 segments of the log (twice with direct
+    I/O), and files that are open for a short time."""
 
     name_server_files: int = 64
 
@@ -34,11 +33,11 @@ class DescriptorLimits:
     """Connections of the HTTP port."""
 
     peers: int = 256
-    """Connections of the port for peers: those linked, and as many that have not greeted yet."""
+    """Connections of the peers' port: accepted ones, and as many that are not identified yet."""
 
 
 class ConnectionLimits(NamedTuple):
-    """How many each port may have at a time."""
+    """The most open connections of each port."""
 
     remoting: RemotingLimits
     http: int
@@ -46,7 +45,7 @@ class ConnectionLimits(NamedTuple):
 
 
 def raise_file_limit(limits: DescriptorLimits) -> int:
-    """Raises the soft limit of open files to the hard one; returns what it is now."""
+    """Raises the soft limit of open files to the hard one; returns the present limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = limits.files_max if hard == resource.RLIM_INFINITY else min(hard, limits.files_max)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
@@ -60,14 +59,14 @@ def raise_file_limit(limits: DescriptorLimits) -> int:
 
 
 def connections_of_broker(files: int, limits: DescriptorLimits) -> ConnectionLimits:
-    """Of a broker's process that may have so many ``files`` open."""
+    """The limits of a broker whose process may have ``files`` open files."""
     http, peers = min(limits.http, files // 8), min(limits.peers, files // 8)
     left = files - min(limits.broker_files, files // 2) - http - peers
     return ConnectionLimits(_remoting(left), http, peers)
 
 
 def connections_of_name_server(files: int, limits: DescriptorLimits) -> RemotingLimits:
-    """Of a NameServer's process that may have so many ``files`` open."""
+    """The limits of a NameServer whose process may have ``files`` open files."""
     return _remoting(files - min(limits.name_server_files, files // 2))
 
 

@@ -1,4 +1,4 @@
-"""How an event of a server's log is written: one line, as text or as JSON.
+"""The lines of a server's log, as text or as JSON.
 
 ::
 
@@ -6,9 +6,9 @@
     {"time":"2026-11-23T17:32:18.376Z","level":"INFO","logger":"dledger.node.health",
      "node":"broker-a/n0","message":"n0: 7 of 9 bytes are free","free":7,"total":9,"suppressed":2}
 
-Fields are what a call names in its text (``"%(free)d of %(total)d"``), which only JSON repeats, or
-gives as ``extra``. ``suppressed`` says how many such lines were left out before this one, and
-``exception`` holds a traceback.
+Fields are the names in a call's text (``"%(free)d of %(total)d"``), which only JSON repeats, and
+those in ``extra``. ``suppressed`` is the number of equal lines that were left out before this one;
+``exception`` has a traceback.
 """
 
 from __future__ import annotations
@@ -27,53 +27,53 @@ LEVELS = ("debug", "info", "warning", "error")
 
 @dataclass(frozen=True, slots=True)
 class LogLimits:
-    """Of what a server writes to stderr."""
+    """Limits of the log on stderr."""
 
     line_max: int = 2000
-    """Characters of a line, and as many of a traceback."""
+    """Characters of a line, and of a traceback."""
 
     field_max: int = 200
-    """Characters of one field of it."""
+    """Characters of one field."""
 
     repeat_seconds: float = 10.0
-    """A line is shown once in so long; of those that anybody outside can cause, one of a kind."""
+    """A line is shown once in this time; of lines that clients can cause, one of each kind."""
 
     lines_max: int = 1024
-    """Lines of which that is remembered."""
+    """The number of lines for which that is tracked."""
 
     file_size: int = 32 * 1024 * 1024
-    """Bytes after which another file is begun; 0: never."""
+    """The size at which the file is rotated; 0: never."""
 
     files: int = 4
-    """How many are kept, the newest included."""
+    """The number of files that are kept, with the newest."""
 
 
 _NO_FIELDS = frozenset(
     (*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "from_outside")
 )
-"""What a record has of its own."""
+"""The attributes of every log record."""
 
 
 _Line: TypeAlias = tuple[str, object]
-"""Its logger, and its text with its fields or its kind."""
+"""The key of a repeated line: its logger, and its text with its fields, or its kind."""
 
 
 class RepeatedLineFilter(logging.Filter):
-    """Lets a line pass once in ``repeat_seconds``. The next one says how many were left out.
+    """Lets a line pass once in ``repeat_seconds``. The next one has the number of left out lines.
 
-    Of lines that anybody outside can cause (``store.quoting.FROM_OUTSIDE``), which can be made to
-    differ at will, one of a kind passes: a kind is the text in the source, whatever was filled in.
+    Lines that clients can cause (``store.quoting.FROM_OUTSIDE``) may differ at will. Of these, one
+    of each kind passes; the kind is the text in the source, without the values.
     """
 
     def __init__(self, limits: LogLimits, clock: Callable[[], float]) -> None:
-        """``clock`` gives seconds that never run backward."""
+        """``clock`` gives seconds of a monotonic clock."""
         super().__init__()
         self._limits = limits
         self._clock = clock
         self._shown: OrderedDict[_Line, float] = OrderedDict()
-        """When each line was shown, the oldest first."""
+        """The time at which each line was shown, oldest first."""
         self._suppressed: dict[_Line, int] = {}
-        """How many were left out since."""
+        """The number of lines left out since."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """See :class:`logging.Filter`."""
@@ -99,7 +99,7 @@ class RepeatedLineFilter(logging.Filter):
 
 
 class TextFormatter(logging.Formatter):
-    """Time, level, logger, message and fields; line breaks are written as ``\\n``."""
+    """Time, level, logger, message and fields; line breaks become ``\\n``."""
 
     def __init__(self, limits: LogLimits) -> None:
         super().__init__()
@@ -149,13 +149,13 @@ def _time(record: logging.LogRecord) -> str:
 
 
 def _fields(record: logging.LogRecord, limits: LogLimits) -> dict[str, object]:
-    """What the call gave beside its text."""
+    """The fields of a record besides its text."""
     found = {name: value for name, value in vars(record).items() if name not in _NO_FIELDS}
     return _plain(found, limits)
 
 
 def _plain(fields: Mapping[str, object], limits: LogLimits) -> dict[str, object]:
-    """What is neither a number nor None is a text."""
+    """The fields as numbers, None or text."""
     return {
         name: value if isinstance(value, int | float | None) else _cut(str(value), limits.field_max)
         for name, value in fields.items()
@@ -163,14 +163,14 @@ def _plain(fields: Mapping[str, object], limits: LogLimits) -> dict[str, object]
 
 
 def _bare(text: str) -> str:
-    """Quoted where it would not be read as one word."""
+    """The text, quoted unless it is one word."""
     return text if text and text.isprintable() and not set(' "=') & set(text) else json.dumps(text)
 
 
 def _traceback(
     formatter: logging.Formatter, record: logging.LogRecord, limits: LogLimits
 ) -> str | None:
-    """Where it is long, its beginning and its end, where the error itself stands."""
+    """The traceback, cut in the middle if it is long: the error itself is at the end."""
     if not record.exc_info:
         return None
     text = formatter.formatException(record.exc_info)

@@ -1,7 +1,6 @@
-"""The log of a server: everything from its level up, to stderr, in files that rotate.
+"""The log of a server: all records from its level up, to stderr, in rotated files.
 
-See :mod:`broker.system.log_lines` for its lines, and :mod:`broker.system.stderr_file` for when
-stderr is a file that rotates.
+See :mod:`broker.system.log_lines` for its lines, and :mod:`broker.system.stderr_file` for rotation.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """What is written, and how. ``level`` and ``format`` are some of ``LEVELS`` and ``FORMATS``."""
+    """The settings of the log. ``level`` is one of ``LEVELS``, ``format`` one of ``FORMATS``."""
 
     level: str = "info"
     format: str = "text"
@@ -28,10 +27,10 @@ class LogSettings:
 
 
 class ServerLog:
-    """The log of this process. Whatever the root logger had before is replaced."""
+    """The log of this process. It replaces all handlers of the root logger."""
 
     def __init__(self, settings: LogSettings, node: str = "") -> None:
-        """``node`` stands in each line of JSON."""
+        """``node`` is in each line of JSON."""
         self._node = node
         self._settings = settings
         self._handler = RotatedStderr(StderrFile.find())
@@ -41,19 +40,19 @@ class ServerLog:
         logging.basicConfig(handlers=[self._handler], force=True)
 
     def configure(self, settings: LogSettings) -> None:
-        """Takes other settings. A level that is not another stays as it is: it may have been
-        changed by a command since."""
+        """Takes new settings. If the level is the same as before, the present level stays: an
+        operator may have changed it since."""
         before, self._settings = self._settings, settings
         self._format()
         if settings.level != before.level:
             set_level(settings.level)
 
     def reopen(self) -> None:
-        """Goes on in a file of the same name, where somebody has moved the present one away."""
+        """Continues in a new file of the same name, if the present one was moved away."""
         try:
             self._handler.reopen()
         except OSError as error:
-            log.warning("the log cannot be opened again: %s", error)
+            log.warning("the log cannot be reopened: %s", error)
 
     def _format(self) -> None:
         limits = self._settings.limits
@@ -66,7 +65,7 @@ class ServerLog:
 
 
 class RotatedStderr(logging.StreamHandler):  # type: ignore[type-arg]  # generic in stubs only
-    """Writes to stderr, and begins another file when this one is full."""
+    """Writes to stderr, and rotates the file when it is full."""
 
     def __init__(self, file: StderrFile | None) -> None:
         super().__init__(sys.stderr)
@@ -79,7 +78,7 @@ class RotatedStderr(logging.StreamHandler):  # type: ignore[type-arg]  # generic
         file, limits = self._file, self.limits
         if file is None or not limits.file_size:
             return
-        # Where that cannot be done, the log goes on as it is.
+        # If that fails, the log continues in the same file.
         with suppress(OSError):
             if file.size >= limits.file_size:
                 file.rotate(limits.files)
@@ -91,5 +90,5 @@ class RotatedStderr(logging.StreamHandler):  # type: ignore[type-arg]  # generic
 
 
 def set_level(level: str) -> None:
-    """One of ``LEVELS``, for everything in this process."""
+    """Sets the level, one of ``LEVELS``, for the whole process."""
     logging.getLogger().setLevel(level.upper())

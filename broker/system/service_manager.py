@@ -1,7 +1,7 @@
-"""What a server tells the service manager that started it: sd_notify(3), as systemd reads it.
+"""Notifications to the service manager that started the server: sd_notify(3) of systemd.
 
-A message is a datagram of lines ``NAME=value`` to the socket that ``$NOTIFY_SOCKET`` names. Without
-the variable nothing is told. A lost message is no reason for a server to fail.
+A message is a datagram of lines ``NAME=value`` to the socket ``$NOTIFY_SOCKET``. Without the
+variable nothing is sent. A lost message does not make the server fail.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ NOTIFY_SOCKET = "NOTIFY_SOCKET"
 WATCHDOG_USEC = "WATCHDOG_USEC"
 WATCHDOG_PID = "WATCHDOG_PID"
 PINGS = 3
-"""So many times within the time of the watchdog it hears of us."""
+"""The number of pings within the time of the watchdog."""
 
 _serves = Event()
 
 
 def notify(*lines: str) -> bool:
-    """Sends one message. Returns whether anybody was told."""
+    """Sends one message. Returns whether it was sent."""
     address = os.environ.get(NOTIFY_SOCKET, "")
     if not address.startswith(("/", "@")):
         return False
@@ -36,7 +36,7 @@ def notify(*lines: str) -> bool:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sender:
             sender.sendto("\n".join(lines).encode(), address)
     except OSError as error:
-        log.debug("the service manager is not told %s: %s", lines[0], error)
+        log.debug("cannot send %s to the service manager: %s", lines[0], error)
         return False
     return True
 
@@ -48,7 +48,7 @@ def ready(status: str) -> None:
 
 
 def stopping() -> None:
-    """It was asked to stop."""
+    """The server is stopping."""
     notify("STOPPING=1")
 
 
@@ -66,7 +66,8 @@ def reloaded() -> None:
 
 
 def watchdog_seconds(environ: Mapping[str, str]) -> float | None:
-    """After this time without a message we are killed. None without a watchdog for us."""
+    """The time without a message after which the watchdog kills this process; None without a
+    watchdog."""
     microseconds = environ.get(WATCHDOG_USEC, "")
     if environ.get(WATCHDOG_PID, str(os.getpid())) != str(os.getpid()):
         return None
@@ -75,7 +76,7 @@ def watchdog_seconds(environ: Mapping[str, str]) -> float | None:
 
 
 def start_watchdog(loop: asyncio.AbstractEventLoop) -> None:
-    """Tells the watchdog again and again that the event loop runs."""
+    """Pings the watchdog regularly while the event loop runs."""
     seconds = watchdog_seconds(os.environ)
     if seconds is None:
         return

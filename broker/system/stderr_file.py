@@ -1,8 +1,8 @@
-"""The file to which a server's stderr is appended: begun again when it is full, or was moved away.
+"""The file of a server's stderr: rotated when it is full, reopened when it was moved away.
 
-``dledger up`` and ``dledger start`` append the stderr of a server to ``log/node.log``; who starts
-``dledger node`` or ``dledger namesrv`` may do the same with any file. A terminal, a pipe and
-systemd's journal are left alone.
+``dledger up`` and ``dledger start`` append the stderr of a server to ``log/node.log``. Users of
+``dledger node`` and ``dledger namesrv`` may do the same with any file. A terminal, a pipe and
+systemd's journal are not rotated.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _STDOUT, _STDERR = 1, 2
 
 
 class StderrFile:
-    """``node.log`` becomes ``node.log.1``, that ``node.log.2`` and so on."""
+    """A rotation renames ``node.log`` to ``node.log.1``, that to ``node.log.2`` and so on."""
 
     def __init__(self, path: str) -> None:
         self._path = path
 
     @classmethod
     def find(cls) -> StderrFile | None:
-        """None where stderr is no file that is appended to."""
+        """The file, or None if stderr is not appended to a file."""
         try:
             appends = fcntl.fcntl(_STDERR, fcntl.F_GETFL) & os.O_APPEND
             if not (appends and stat.S_ISREG(os.fstat(_STDERR).st_mode)):
@@ -36,14 +36,14 @@ class StderrFile:
 
     @property
     def size(self) -> int:
-        """Bytes. Raises ``OSError`` if there is no stderr any more."""
+        """The size in bytes. Raises ``OSError`` if stderr is closed."""
         return os.fstat(_STDERR).st_size
 
     def rotate(self, files: int) -> None:
-        """Begins a new file; ``files`` are kept, this included. Nothing is done where somebody has
-        moved the file away, who is to have it reopened.
+        """Begins a new file; ``files`` are kept, with the new one. Does nothing if the file was
+        moved away: whoever moved it should also ask for the reopening.
 
-        Raises ``OSError`` if a file cannot be renamed or made.
+        Raises ``OSError`` if a file cannot be renamed or created.
         """
         if not self._is_current():
             return
@@ -56,9 +56,9 @@ class StderrFile:
         self.reopen()
 
     def reopen(self) -> None:
-        """Goes on in the file that has the name now, which is made if it is not there.
+        """Continues in the file that has the name now, or in a new one.
 
-        Raises ``OSError`` if it cannot be opened; stderr stays as it is then.
+        Raises ``OSError`` if it cannot be opened; stderr stays unchanged then.
         """
         found = os.fstat(_STDERR)
         both = os.path.samestat(found, os.fstat(_STDOUT))
@@ -71,7 +71,7 @@ class StderrFile:
             os.close(fresh)
 
     def _is_current(self) -> bool:
-        """Whether the file with the name is the one that is written to."""
+        """Whether the file with the name is the present stderr."""
         try:
             return os.path.samestat(os.fstat(_STDERR), os.stat(self._path))
         except OSError:

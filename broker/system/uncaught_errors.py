@@ -1,4 +1,4 @@
-"""Uncaught errors, as the event loop reports them: some of them stop a node."""
+"""Uncaught errors in the event loop: some of them stop a node."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from socket import gaierror
 
 SOCKET_CONTEXT_KEYS = ("transport", "socket")
-"""asyncio names one of them where a connection or a listening socket has failed."""
+"""Keys of asyncio's context for a failed connection or listening socket."""
 
 NETWORK_ERRNOS = frozenset(
     {
@@ -21,18 +21,18 @@ NETWORK_ERRNOS = frozenset(
         errno.ENOTCONN,
     }
 )
-"""Errors of connecting, sending and receiving, which no file ever raises (``connect(2)``)."""
+"""Errors of connecting, sending and receiving, which files do not raise (``connect(2)``)."""
 
 
 DESCRIPTOR_ERRNOS = frozenset({errno.EMFILE, errno.ENFILE})
-"""Too many files and connections are open. The open ones are all right."""
+"""Errors because too many files and connections are open. The open ones still work."""
 
 
 def fatal_error_of(context: Mapping[str, object]) -> BaseException | None:
     """The error for which a node must stop, from the context of asyncio's exception handler.
 
-    None if a single connection has failed: others take its place. An error of a disk that got
-    as far as this is none of that kind, though it is an ``OSError`` too.
+    None if a single connection has failed, because others replace it. An error of a disk does not
+    count as such, although it is an ``OSError`` too.
     """
     error = context.get("exception")
     if not isinstance(error, Exception):

@@ -1,4 +1,4 @@
-"""The only place that reads the machine's wall clock; everything else gets one."""
+"""The only place that reads the machine's wall clock; other code gets a clock as a parameter."""
 
 from __future__ import annotations
 
@@ -6,6 +6,5 @@ import time
 
 
 def system_clock_ms() -> int:
-    """Milliseconds since 1970. It is only for timestamps in messages; durations come from the
-    loop."""
+    """Milliseconds since 1970, only for timestamps; durations come from the loop."""
     return time.time_ns() // 1_000_000

@@ -1,1 +1,1 @@
-"""OpenTelemetry traces of messages: an extra, of which nothing is loaded unless it is set up."""
+"""OpenTelemetry traces of messages: an optional part, loaded only if it is configured."""

@@ -1,8 +1,8 @@
 """Spans of messages whose producers trace them.
 
-A message carries the context of its producer's span in the property ``traceparent``, as the W3C's
-Trace Context has it. A message without it has no spans, and one that its producer does not sample
-has none that are kept.
+A message has the context of its producer's span in the property ``traceparent`` (W3C Trace
+Context). A message without it has no spans. Spans of a message that its producer does not sample
+are not kept.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ _propagator = TraceContextTextMapPropagator()
 
 
 class MessageTracer:
-    """Makes spans; ``tracer`` says what becomes of them."""
+    """Makes spans with ``tracer``."""
 
     def __init__(self, tracer: Tracer, broker: str) -> None:
-        """``broker`` is the name of the node, which each span has."""
+        """``broker`` is the name of the node, for each span."""
         self._tracer = tracer
         self._broker = broker
 
     def begin_send(self, topic: str, properties: bytes) -> Span | None:
-        """The way of a message, from its request to its answer."""
+        """The span of a send, from its request to its answer."""
         value = find_property(properties, TRACEPARENT)
         context = None if value is None else _context_of(value)
         if context is None:
@@ -51,7 +51,7 @@ class MessageTracer:
         return self._begin(f"send {topic}", context, {"messaging.destination.name": topic})
 
     def begin_send_batch(self, topic: str, body: bytes) -> Span | None:
-        """As :meth:`begin_send`: a child of the first message's, with links to the others."""
+        """As :meth:`begin_send`: a child of the first message's span, with links to the others."""
         contexts = [_context_of(value) for value in _BATCHED.findall(body)]
         found = [context for context in contexts if context is not None]
         if not found:
@@ -61,12 +61,12 @@ class MessageTracer:
         return self._begin(f"send {topic}", found[0], attributes, links)
 
     def begin_commit(self, send: Span) -> Span:
-        """From when the message waits for its entry until that is committed and applied."""
+        """The span from the addition to a batch until the entry is committed and applied."""
         context = set_span_in_context(send, Context())
         return self._tracer.start_span("commit", context, kind=SpanKind.INTERNAL)
 
     def delivered(self, group: str, topic: str, queue_id: int, parts: Sequence[Bytes]) -> None:
-        """A consumer is given these records."""
+        """Makes spans for records that are delivered to a consumer."""
         for part in parts:
             encoded = bytes(part)
             if TRACEPARENT not in encoded:
@@ -100,7 +100,7 @@ class MessageTracer:
 
 
 def fail(span: Span, error: BaseException) -> None:
-    """Ends a span of what was refused or whose outcome is unknown."""
+    """Ends the span of a request that was refused, or whose outcome is unknown."""
     span.set_status(StatusCode.ERROR, str(error))
     span.end()
 

@@ -1,4 +1,4 @@
-"""Where spans go: to an OTLP endpoint over HTTP, by a thread of OpenTelemetry's own."""
+"""Exports spans to an OTLP endpoint over HTTP, on a thread of OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EXPORT_SECONDS = 2
 def open_tracer(
     endpoint: str, cluster: str, broker: str
 ) -> tuple[MessageTracer, Callable[[], None]]:
-    """The tracer of a broker, and what sends the last spans and ends the thread."""
+    """The tracer of a broker, and a function that sends the last spans and ends the thread."""
     resource = Resource.create(
         {"service.name": "dledger", "service.namespace": cluster, "service.instance.id": broker}
     )

@@ -1,5 +1,5 @@
-"""The doors of a broker that is traced: what they do is what :mod:`broker.ingest.ingest` and
-:mod:`broker.delivery.fetch` do."""
+"""Ingest and delivery with tracing, otherwise as :mod:`broker.ingest.ingest` and
+:mod:`broker.delivery.fetch`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from store.io.filesystem import Bytes
 
 
 class TracedIngest(Ingest):
-    """Makes a span of each request whose message is traced."""
+    """Makes a span for each request with a traced message."""
 
     def __init__(self, tracer: MessageTracer, **parts: Any) -> None:
         super().__init__(**parts)
@@ -56,7 +56,7 @@ class TracedIngest(Ingest):
 
 
 class TracedSender:
-    """Who waits for a request; see :class:`~broker.ingest.send_request.Sender`."""
+    """A waiter that ends the spans; see :class:`~broker.ingest.send_request.Sender`."""
 
     __slots__ = ("_commit", "_send", "_waiter")
 
@@ -109,7 +109,7 @@ class TracedSender:
 
 
 class TracedDelivery(Delivery):
-    """Makes a span of each traced message that a consumer is given."""
+    """Makes a span for each delivery of a traced message."""
 
     def __init__(self, tracer: MessageTracer, **parts: Any) -> None:
         super().__init__(**parts)

@@ -1,10 +1,10 @@
-"""Transactions on the leader: producers end them, or are asked about them.
+"""Transactions on the leader: producers end them, or get check-backs.
 
-The outcome of a transaction and its message are one log entry, so never is only one of them true. A
-producer that decides nothing is asked (39), each time after the log has counted it. The transaction
-is rolled back after the last check without an answer, or if it is as old and no producer of its
-group is connected. A connected producer is always asked first, even if the log could not count that
-for long.
+The outcome of a transaction and its message are in one log entry, so both are stored or neither. A
+producer that does not decide gets check-backs (39); the log counts each before it is sent. The
+transaction is rolled back after the last check-back without an answer. If no producer of its group
+is connected, it is rolled back at the same age. A connected producer is always asked first, even if
+the log could not count check-backs for a long time.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from store.io.filesystem import Bytes
 from store.message.record import MessageRecord, decode_record
 
 LOOK_TRANSACTIONS = 64
-"""The number of checks in one turn of the event loop."""
+"""The number of check-backs in one turn of the event loop."""
 
 NOBODY_MS = 2_000
-"""The pause until a producer group without a connection is looked at again."""
+"""The pause in seconds before a producer group without a connection is looked up again."""
 
 _ENDED_MIN = 64
 """Pace: so many that have ended stay among those that are due before they are left out."""
@@ -51,51 +51,51 @@ _ENDED_MIN = 64
 log = logging.getLogger(__name__)
 
 Ended = Callable[[Refusal | None], None]
-"""Called once when an end request ended: None when its transaction has ended so."""
+"""Called once: with None when the transaction has ended as requested, or with the refusal."""
 
 
 May = Callable[[str], bool]
-"""Whether who ends a transaction may send to its topic."""
+"""Whether the caller may send to the topic of the transaction."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckPolicy:
-    """When producers are asked, and how often."""
+    """The times and the number of check-backs."""
 
     timeout_ms: int
     interval_ms: int
     checks_max: int
 
     def first_ms(self, transaction: OpenTransaction) -> int:
-        """When its producer is asked first."""
+        """The time of the first check-back."""
         immunity_ms = transaction.immunity_ms
         return transaction.stored_ms + (self.timeout_ms if immunity_ms < 0 else immunity_ms)
 
     def due_ms(self, transaction: OpenTransaction) -> int:
-        """When something is to be done about it next."""
+        """The time of the next check-back or of the rollback."""
         if transaction.checks == 0:
             return self.first_ms(transaction)
         return transaction.checked_ms + self.interval_ms
 
     def is_given_up(self, transaction: OpenTransaction) -> bool:
-        """Whether it is not asked about any more."""
+        """Whether there are no more check-backs."""
         return transaction.checks >= self.checks_max
 
     def is_too_old(self, transaction: OpenTransaction, now_ms: int) -> bool:
-        """Whether it has waited for a producer for as long as all checks take."""
+        """Whether it has waited for as long as all check-backs take."""
         return now_ms >= self.first_ms(transaction) + self.checks_max * self.interval_ms
 
 
 @dataclass(slots=True)
 class _Ending:
-    """An end in progress, and the waiters of its requests."""
+    """An end in progress, with the waiters of its requests."""
 
     commit: bool
     waiting: list[Ended] = field(default_factory=list)
 
 
 class TransactionCoordinator:
-    """Ends transactions and asks about them, while this node serves as leader."""
+    """Ends transactions and sends check-backs, while this node is the leader."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class TransactionCoordinator:
         self._rng = rng
         self._policy = policy
         self._term: int | None = None
-        """In which this node serves."""
+        """The term in which this node serves."""
         self._due: list[tuple[float, int]] = []
         """A heap of the loop's times and offsets. The wall clock may be set back, and nobody would
         be asked until it has caught up. Ended transactions stay in it while they are few: their
@@ -124,10 +124,10 @@ class TransactionCoordinator:
         self._ending: dict[int, _Ending] = {}
         self._timer: asyncio.Handle | None = None
 
-    # --- what the broker tells
+    # --- events of the broker
 
     def leadership_changed(self, leadership: Leadership) -> None:
-        """A new term goes on with what is applied."""
+        """A new term starts from the applied state."""
         term = leadership.term if leadership.serving else None
         if term == self._term:
             return
@@ -137,7 +137,7 @@ class TransactionCoordinator:
             due_ms = self._policy.due_ms
             opened = self._machine.state.transactions
             for transaction in opened.values():
-                # Otherwise a check by a clock that is ahead would delay the next one for as long.
+                # Otherwise a check-back by a clock that was ahead would delay the next one.
                 self._batcher.clock.reached(transaction.checked_ms)
             self._due = [
                 (self._time_of(due_ms(transaction)), offset)
@@ -152,14 +152,14 @@ class TransactionCoordinator:
             self._look_at(self._policy.due_ms(transaction), offset)
 
     def stop(self) -> None:
-        """Ends and asks nothing more."""
+        """Stops: ends no transactions and sends no check-backs."""
         self._term = None
         self._due = []
         self._ending = {}
         self._cancel()
 
     def oldest_needed_position(self) -> int | None:
-        """The position of the first half message of an open transaction."""
+        """The position of the first half message of an open transaction, or None."""
         opened = self._machine.state.transactions.values()
         return next((transaction.position for transaction in opened), None)
 
@@ -181,8 +181,8 @@ class TransactionCoordinator:
         Raises :class:`~broker.errors.TransactionMismatchError` if the group has no such open
         transaction, and :class:`~dledger.errors.NotLeaderError`. ``ended`` gets
         :class:`~broker.errors.UnavailableError` if the half message cannot be read, and
-        :class:`~broker.errors.AccessDeniedError` if its topic is none to which the caller ``may``
-        send: the transaction is still open.
+        :class:`~broker.errors.AccessDeniedError` if the caller ``may`` not send to its topic. The
+        transaction is still open then.
         """
         self._batcher.check_serving()
         self._check_open(offset, position, group)
@@ -208,11 +208,11 @@ class TransactionCoordinator:
             except REFUSALS as refusal:
                 ended(refusal)
             except StoreError as fault:
-                # Not in the words for an ended transaction: it is open, and another try may read
+                # Not the text for an ended transaction: it is open, and a retry may read
                 # it.
                 ended(UnavailableError(f"the half message cannot be read now: {fault}"))
 
-        # Nothing of the request counts before it is known to be its producer's: it would keep the
+        # Nothing of the request counts before it is known to be the producer's: it would keep the
         # producer from ending the transaction meanwhile.
         self._lookup.record(position, loaded)
 
@@ -236,7 +236,9 @@ class TransactionCoordinator:
         under_way = self._ending.get(offset)
         if under_way is not None:
             if under_way.commit is not ending.commit:
-                raise TransactionMismatchError("the transaction is being ended the other way")
+                raise TransactionMismatchError(
+                    "the transaction is being ended with the other outcome"
+                )
             under_way.waiting += ending.waiting
             return
         publication = [committed_message(record, self._batcher.topic)] if ending.commit else []
@@ -256,7 +258,7 @@ class TransactionCoordinator:
     # --- asking
 
     def _look(self) -> None:
-        """Does what is due, and comes back when more is."""
+        """Handles due transactions, and schedules the next look."""
         self._timer = None
         now, now_ms = self._loop.time(), self._batcher.now_ms()
         for _ in range(LOOK_TRANSACTIONS):
@@ -304,7 +306,7 @@ class TransactionCoordinator:
         self._look_at(now_ms + self._policy.interval_ms, offset)
 
     def _counted(self, offset: int, term: int | None, error: ProposeError | None) -> None:
-        """The log has counted the check: the producer is asked."""
+        """The log has counted the check-back: sends it to the producer."""
         if term != self._term:
             return
         transaction = self._machine.state.transactions.get(offset)
@@ -325,7 +327,7 @@ class TransactionCoordinator:
             except StoreError as damage:
                 log.warning("cannot ask about the transaction at offset %d: %s", offset, damage)
                 return
-            # Anybody may say that it is of a group of producers.
+            # Any client may claim to belong to a producer group.
             topic, _queue_id = real_queue(record.properties)
             found = self._clients.producers.get(group, {})
             members = [way for way, client in found.items() if client.may_publish(topic)]
@@ -347,7 +349,7 @@ class TransactionCoordinator:
             self._wait()
 
     def _time_of(self, due_ms: int) -> float:
-        """On the loop's clock, and not before now."""
+        """The loop's time for ``due_ms``, not before now."""
         return self._loop.time() + max(due_ms - self._batcher.now_ms(), 0) / 1000
 
     def _wait(self) -> None:

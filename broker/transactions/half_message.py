@@ -1,8 +1,10 @@
-"""Half messages: where they are stored, what a commit publishes, and the body of a check.
+"""Half messages: their placement, the message that a commit publishes, and the body of a
+check-back.
 
-A half message lies in ``RMQ_SYS_TRANS_HALF_TOPIC``, queue 0. Its properties name its real topic and
-queue. A commit publishes what RocketMQ publishes: without these and without ``TRAN_MSG``, with
-*commit* in the system flag and the position of the half message as the prepared one.
+A half message is stored in ``RMQ_SYS_TRANS_HALF_TOPIC``, queue 0. Its properties name its real
+topic and queue. A commit publishes the same as in RocketMQ: without these properties and without
+``TRAN_MSG``, with *commit* in the system flag, and with the position of the half message as the
+prepared position.
 """
 
 from __future__ import annotations
@@ -35,10 +37,9 @@ SYS_FLAG_COMMIT = 0x8
 
 
 def half_message_placement(topic: str, queue_id: int, properties: bytes) -> Placement:
-    """Where the half message for a queue is stored.
+    """The placement of the half message for a queue.
 
-    Raises :class:`~broker.errors.IllegalMessageError` if it does not say
-    whose it is.
+    Raises :class:`~broker.errors.IllegalMessageError` if it does not name its producer group.
     """
     if not find_property(properties, PRODUCER_GROUP):
         raise IllegalMessageError(
@@ -53,7 +54,7 @@ def committed_message(
 ) -> QueueMessages:
     """The message that a commit publishes. A delay level is ignored, as RocketMQ does.
 
-    Raises :class:`~broker.errors.UnknownTopicError` if its topic is no more.
+    Raises :class:`~broker.errors.UnknownTopicError` if its topic was deleted.
     """
     message = republished_to_real_queue(
         record,
@@ -69,21 +70,21 @@ def committed_message(
 
 
 def offset_message_id(record: MessageRecord) -> str:
-    """The id of the half message in the broker's answer."""
+    """The offset message id of the half message."""
     return f"{record.store_host.hex().upper()}{record.position:016X}"
 
 
 def is_named(record: MessageRecord, message_id: str) -> bool:
-    """Whether ``message_id`` of a client may name this half message; none names any."""
+    """Whether a client's ``message_id`` may name this half message; an empty one names any."""
     unique = (find_property(record.properties, UNIQUE_KEY) or b"").decode(errors="replace")
     return message_id in {"", unique, offset_message_id(record)}
 
 
 def check_request(record: MessageRecord, checks: int) -> tuple[dict[str, str], bytes]:
-    """Fields and body of the request (39) that asks a producer for the outcome.
+    """The fields and the body of a check-back (39).
 
-    The body is the record as its consumers would see it: with its real topic and queue. The number
-    of checks is left out if the properties have no room for it.
+    The body is the record as consumers would see it, with its real topic and queue. The number of
+    check-backs is left out if the properties have no room for it.
     """
     unique = (find_property(record.properties, UNIQUE_KEY) or b"").decode(errors="replace")
     message_id = offset_message_id(record)

@@ -46,7 +46,7 @@ class Node:
         """The answer, or who leads, and after how many seconds."""
         began = self.loop.time()
         try:
-            answer = await self.wait.here_or_there(self.here, self.there, forwarded=forwarded)
+            answer = await self.wait.serve_or_forward(self.here, self.there, forwarded=forwarded)
         except NotLeaderError as error:
             answer = f"refused: {error.leader}"
         return answer, round(self.loop.time() - began, 3)

@@ -15,13 +15,14 @@ import pytest
 
 from broker.cli.local_cluster.local_cluster import LocalCluster, design_cluster, open_cluster
 from broker.cli.local_cluster.managed_processes import end_processes
-from broker.cli.local_cluster.port_layout import Ports, free_member
+from broker.cli.local_cluster.port_layout import Ports
 from broker.cli.local_cluster.readiness import wait_until_serving
 from broker.cluster_admin.admin_client import run_admin
 from broker.cluster_admin.cluster_view import view_groups
 from broker.remoting.protocol.codes import RequestCode
 from tests.clients.test_real_clients import lines_of, node_command
 from tests.cluster.running_cluster import SEGMENT_SIZE
+from tests.support.free_ports import free_member
 
 COUNT = 200
 ENOUGH_SECONDS = 60.0

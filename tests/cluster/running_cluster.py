@@ -18,11 +18,12 @@ import pytest
 from broker.cli.command_line import run_command
 from broker.cli.local_cluster.local_cluster import LocalCluster, design_cluster, open_cluster
 from broker.cli.local_cluster.managed_processes import end_processes
-from broker.cli.local_cluster.port_layout import Ports, free_member
+from broker.cli.local_cluster.port_layout import Ports
 from broker.cli.local_cluster.readiness import wait_until_answering, wait_until_serving
 from broker.cluster_admin.admin_client import run_admin
 from broker.cluster_admin.cluster_view import GroupView, view_groups
 from broker.config.node_config import NodeConfig
+from tests.support.free_ports import free_member
 
 T = TypeVar("T", str, bytes)
 

@@ -123,9 +123,9 @@ def refused(cluster: RunningCluster, profile: Path, directory: Path) -> None:
     done = cluster.dledger("produce", "bills", *app, stdin="x\n", code=1)
     assert "AclException: 'app-1234' has no permission PUB for the topic 'bills'" in done.stderr
     done = cluster.dledger("topic", "delete", "orders", *app, code=1)
-    assert "is no admin" in done.stderr
+    assert "is not an admin" in done.stderr
     done = cluster.dledger("security", "user", "list", *app, code=1)
-    assert "is no admin" in done.stderr
+    assert "is not an admin" in done.stderr
     stranger = cluster.directory / "stranger.toml"
     stranger.write_text(f'ca = "{directory / "ca.pem"}"\n')
     for command in (("produce", "orders"), ("topic", "create", "t", "-c", "DefaultCluster")):

@@ -128,7 +128,7 @@ def test_a_topic_that_is_there_keeps_all_but_the_number_of_its_queues(
 
     ask(RequestCode.UPDATE_AND_CREATE_TOPIC, defaultTopic="TBW102", **config)
     told = shared_cluster.dledger("topic", "create", topic).stdout
-    assert told.startswith(f"{topic} has 8 queues already on")
+    assert told.startswith(f"{topic} already has 8 queues on")
     assert ask(RequestCode.GET_TOPIC_CONFIG) == config
 
     told = shared_cluster.dledger("topic", "create", topic, "--queues", "8").stdout
@@ -144,14 +144,14 @@ def test_a_topic_that_is_there_keeps_its_queues_or_gets_more(
         return done.stdout, done.stderr
 
     assert create("--queues", "4")[0].startswith(f"created {topic} with 4 queues on")
-    assert create("--queues", "4")[0].startswith(f"{topic} has 4 queues already on")
+    assert create("--queues", "4")[0].startswith(f"{topic} already has 4 queues on")
     assert create("--queues", "6")[0].startswith(f"changed {topic} to 6 queues on")
     told = create("--queues", "5", code=1)[1]
     assert f"{topic} has 6 queues" in told
     assert "--fewer" in told
     assert len(shared_cluster.ask("topic", "describe", topic)["queues"]) == 6
     assert create("--queues", "5", "--fewer")[0].startswith(f"changed {topic} to 5 queues on")
-    assert create()[0].startswith(f"{topic} has 5 queues already on")
+    assert create()[0].startswith(f"{topic} already has 5 queues on")
 
 
 def test_a_broker_is_not_taken_for_a_nameserver(shared_cluster: RunningCluster) -> None:

@@ -16,9 +16,9 @@ import pytest
 
 from broker.cli.command_line import run_command
 from broker.cli.local_cluster.local_cluster import open_cluster
-from broker.cli.local_cluster.port_layout import free_member
 from broker.cli.local_cluster.readiness import wait_until_serving
 from tests.cluster.running_cluster import SEGMENT_SIZE, RunningCluster, while_needed
+from tests.support.free_ports import free_member
 
 MOTO = Path(__file__).parents[2] / "build/clients/moto/bin/moto_server"
 START_SECONDS = 60.0

@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from broker.cli.local_cluster.local_cluster import design_cluster
-from broker.cli.local_cluster.port_layout import Ports, free_member
+from broker.cli.local_cluster.port_layout import Ports
 from broker.config.config_file import read_config
 from tests.cluster.running_cluster import RunningCluster, while_needed
+from tests.support.free_ports import free_member
 
 ANY_PORTS = ("--namesrv-port", "0", "--port", "0", "--http-port", "0")
 
@@ -52,7 +53,7 @@ def test_a_killed_leader_is_shown_as_down_while_another_leads(cluster: RunningCl
     successor = cluster.leader()
 
     brings_back = f"`dledger start broker-a/{leader} --data {cluster.directory}`"
-    assert killed.stdout.endswith(f"; {brings_back} brings it back\n")
+    assert killed.stdout.endswith(f"; {brings_back} starts it again\n")
     assert again.stderr.endswith(f"; {brings_back} starts it\n")
     assert successor != leader
     [dead] = [node for node in cluster.view().nodes if node.role == "down"]
@@ -147,7 +148,7 @@ def test_a_killed_node_can_be_brought_back(cluster: RunningCluster) -> None:
 def test_a_node_that_runs_is_not_started_twice(cluster: RunningCluster) -> None:
     done = cluster.dledger("start", "n0", "--data", str(cluster.directory), code=1)
 
-    assert "broker-a/n0 runs already" in done.stderr
+    assert "broker-a/n0 is running already" in done.stderr
 
 
 def test_nodes_that_are_started_together_are_processes_of_their_own(
@@ -177,10 +178,10 @@ def test_of_several_nodes_those_are_started_that_do_not_run(cluster: RunningClus
     done = cluster.dledger("start", "n0", "n1", *data)
     again = cluster.dledger("start", "n0", "n1", *data)
 
-    assert done.stderr == "broker-a/n1 runs already\n"
+    assert done.stderr == "broker-a/n1 is running already\n"
     assert done.stdout.startswith("broker-a/n0 runs at ")
     assert done.stdout.count("\n") == 1
-    assert again.stderr == "broker-a/n0 runs already\nbroker-a/n1 runs already\n"
+    assert again.stderr == "broker-a/n0 is running already\nbroker-a/n1 is running already\n"
     now = {node.node: node.pid for node in cluster.view().nodes}
     assert {node for node, pid in now.items() if pid != pids[node]} == {"broker-a/n0"}
 
@@ -236,7 +237,7 @@ def test_data_survives_down_and_up(cluster: RunningCluster) -> None:
 def test_up_refuses_to_start_what_runs_already(cluster: RunningCluster) -> None:
     done = cluster.dledger("up", "--data", str(cluster.directory), "--detach", code=1)
 
-    assert "runs already" in done.stderr
+    assert "is running already" in done.stderr
     assert f"`dledger down --data {cluster.directory}` stops it" in done.stderr
 
 
@@ -286,10 +287,10 @@ def test_up_ends_when_another_command_has_stopped_all(tmp_path: Path) -> None:
 
     assert (killed, down.returncode, process.returncode) == ([0, 0], 0, 0)
     *told, last = errors.splitlines()
-    assert last == "all processes have ended, and so does `dledger up`"
+    assert last == "all processes have ended, so `dledger up` ends"
     assert told[:2] == [
         "namesrv was killed by signal 9",
-        f"`dledger start namesrv --data {data}` brings it back",
+        f"`dledger start namesrv --data {data}` starts it again",
     ]
     assert told[2:] in ([], ["broker-a/n0 was stopped"])  # as it looks before, or after all ended
 
@@ -308,7 +309,7 @@ def test_up_says_how_to_stop_and_what_brings_a_node_back_that_ended(tmp_path: Pa
     assert ended.startswith("broker-a/n1 ended with exit code 1: ")
     assert "replace it, see docs/safety.md" in ended
     assert hint == (
-        f"once that is fixed, `dledger start broker-a/n1 --data '{data}'` brings it back"
+        f"once that is fixed, `dledger start broker-a/n1 --data '{data}'` starts it again"
     )
 
 
@@ -372,7 +373,7 @@ def test_a_misspelt_setting_is_refused_with_one_line(tmp_path: Path) -> None:
 
     assert done.returncode == 2
     assert done.stderr == (
-        f"dledger node: {path}: line 7: flsh: is no setting; did you mean flush?\n"
+        f"dledger node: {path}: line 7: flsh: is not a setting; did you mean flush?\n"
     )
 
 

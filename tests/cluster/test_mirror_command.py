@@ -123,7 +123,7 @@ def test_what_cannot_be_mirrored_is_told(source: RunningCluster, target: Running
     target.dledger("produce", "other", *origin, stdin="of another cluster\n")
     assert "is not the queue that was copied" in refused(source, target, "other")
     target.dledger("produce", "other", "--property", "MIRROR_ORIGIN=me", stdin="x\n")
-    assert "'me' is no origin" in refused(source, target, "other")
+    assert "'me' is not an origin" in refused(source, target, "other")
 
 
 def test_a_topic_that_was_made_anew_goes_on(source: RunningCluster, target: RunningCluster) -> None:

@@ -67,7 +67,7 @@ def test_a_snapshot_is_an_admins(secured_cluster: RunningCluster, tmp_path: Path
     refused = cluster.dledger(
         *("snapshot", "--out", str(tmp_path / "a"), "--profile", str(app)), code=1
     )
-    assert "no admin" in refused.stderr + refused.stdout
+    assert "not an admin" in refused.stderr + refused.stdout
     cluster.dledger("snapshot", "--out", str(tmp_path / "b"))
     cluster.dledger("verify", str(tmp_path / "b"))
 

@@ -43,7 +43,7 @@ def test_who_has_no_session_logs_in_and_sees_what_the_account_may(
     page.get_by_role("button", name="Delete").click()
     asked(page)
     page.locator("#dialog").get_by_role("button", name="Delete").click()
-    expect(page.locator("#dialog").get_by_role("alert")).to_contain_text("no admin")
+    expect(page.locator("#dialog").get_by_role("alert")).to_contain_text("not an admin")
     assert "secret" in cluster.ask("topic", "list")["topics"]
     page.keyboard.press("Escape")
     page.get_by_role("button", name="Log out").click()

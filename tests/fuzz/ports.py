@@ -206,7 +206,7 @@ def attack_ports(
     note: Callable[[str], None],
 ) -> PortResult:
     """Starts servers in ``directory`` and attacks them for so long in all. With ``secured`` access
-    control is on, and the attacker has an account that may use topics and is no admin."""
+    control is on, and the attacker has an account that may use topics and is not an admin."""
     files = min(FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
     with servers(directory, secured=secured) as cluster:
@@ -297,7 +297,7 @@ def _stolen_node(made: Path) -> ssl.SSLContext:
 
 
 def _account(cluster: RunningCluster) -> Path:
-    """The profile of an account that may use topics and groups, and is no admin."""
+    """The profile of an account that may use topics and groups, and is not an admin."""
     path = cluster.directory / "fuzzer.toml"
     cluster.dledger(
         *("security", "user", "add", "fuzzer-1", "--default-topic", "ANY"),

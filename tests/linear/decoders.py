@@ -14,7 +14,6 @@ from broker.admin.group_members import parse_member
 from broker.cli.backup.backup_index import BackupIndex
 from broker.client.consumer.offset_reset_body import reset_offsets
 from broker.client.received_message import decompressed
-from broker.config.config_file import parse_config, parse_name_server_config
 from broker.delivery.message_filter import SCAN_LIMITS, selected
 from broker.delivery.message_reader import GetMessageResult, GetMessageStatus
 from broker.filter.sql92_parser import parse_selector
@@ -84,6 +83,7 @@ from tests.linear.growing_inputs import (
 from tests.linear.grpc_decoders import GRPC
 from tests.linear.operator_decoders import OPERATOR
 from tests.linear.stored_decoders import STORED
+from tests.support.config_text import parse_config, parse_name_server_config
 from tests.support.frames import decode_frame
 
 DECODERS = [

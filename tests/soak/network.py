@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from broker.cli.local_cluster.managed_processes import Child, Starter, execute
-from broker.cli.local_cluster.port_layout import free_member
 from broker.config.node_addresses import Member
 from dledger.wire.endpoint import Endpoint
+from tests.support.free_ports import free_member
 
 ISOLATED = "DLEDGER_SOAK_ISOLATED"
 """Set in the environment of a run that was restarted in namespaces of its own."""

@@ -1,11 +1,11 @@
-"""What a backup consists of: a list of files, each an object that is named by its checksum.
+"""The index of a backup: a list of files, each stored as an object named by its checksum.
 
 ::
 
-    <url>/objects/<2 digits>/<SHA-256>     the bytes of a file, once for all backups that have it
+    <url>/objects/<2 digits>/<SHA-256>     the bytes of a file, shared by all backups that have it
     <url>/backups/<time>.json              a backup; written last
 
-So a closed segment of the log is stored once, and a backup that was cut off can be repeated.
+So a closed segment of the log is stored once, and an interrupted backup can be repeated.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class BackupFile:
 
 @dataclass(frozen=True, slots=True)
 class BackupReplica:
-    """The snapshot of one replica. ``time_ms`` is when it was taken."""
+    """The snapshot of one replica. ``time_ms`` is the time of the snapshot."""
 
     group: str
     node: str
@@ -58,7 +58,7 @@ class BackupReplica:
 
 @dataclass(frozen=True, slots=True)
 class BackupIndex:
-    """One replica of each group."""
+    """A backup: one replica of each group."""
 
     name: str
     replicas: tuple[BackupReplica, ...]
@@ -84,7 +84,7 @@ class BackupIndex:
                 raise ValueError(f"version {document['version']!r:.20}, not {BACKUP_VERSION}")
             return BackupIndex(name, tuple(_replica(each) for each in array(document["replicas"])))
         except (ValueError, TypeError, LookupError, RecursionError) as error:
-            raise DamagedError(path, 0, f"no list of a backup: {error!s:.200}") from error
+            raise DamagedError(path, 0, f"not the index of a backup: {error!s:.200}") from error
 
 
 def _replica(fields: Any) -> BackupReplica:
@@ -100,19 +100,19 @@ def _file(fields: Any) -> BackupFile:
     for part in name.split("/"):
         _name(part)
     if len(digest) != 64 or digest.strip("0123456789abcdef"):
-        raise ValueError(f"{digest!r:.80} is no SHA-256")
+        raise ValueError(f"{digest!r:.80} is not a SHA-256")
     return BackupFile(name, integer(fields["size"]), digest)
 
 
 def _name(part: str) -> str:
-    """A name that leads nowhere else."""
+    """A file name without a path."""
     if part in {"", ".", ".."} or "/" in part or "\0" in part:
-        raise ValueError(f"{part!r:.80} is no name of a file")
+        raise ValueError(f"{part!r:.80} is not a file name")
     return part
 
 
 def backup_name(time_ms: int) -> str:
-    """Of a backup made then; names are in the order of time."""
+    """The name of a backup made then; names sort by time."""
     moment = datetime.fromtimestamp(time_ms / 1000, UTC)
     return f"{moment:%Y%m%dT%H%M%S}{time_ms % 1000:03d}Z"
 

@@ -1,4 +1,4 @@
-"""Backups in an object store, or wherever fsspec reaches."""
+"""Backups in an object store, or any other store of fsspec."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from store.errors import DamagedError
 Count = Callable[[int], None]
 
 PART_SUFFIX = ".part"
-"""Of a file that is being fetched."""
+"""The suffix of a file that is being fetched."""
 
 
 class BackupStore:
@@ -49,7 +49,8 @@ class BackupStore:
         return sorted(name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX))
 
     def read(self, name: str) -> BackupIndex:
-        """Raises :class:`~store.errors.DamagedError` for what is no list of a backup."""
+        """Raises :class:`~store.errors.DamagedError` for an object that is not the index of a
+        backup."""
         path = f"{BACKUPS}/{name}{SUFFIX}"
         try:
             data = self._fs.cat_file(self._path(path))
@@ -61,11 +62,11 @@ class BackupStore:
         return BackupIndex.decode(name, data, f"{self.url}/{path}")
 
     def write(self, index: BackupIndex) -> None:
-        """The backup is complete."""
+        """Writes the index, which completes the backup."""
         self._put_bytes(f"{BACKUPS}/{index.name}{SUFFIX}", index.encode())
 
     def put(self, source: Path, file: BackupFile, progress: Count) -> bool:
-        """Stores the bytes of a file, unless they are there; returns whether it did."""
+        """Stores the bytes of a file, unless the store has them. Returns whether it stored them."""
         if self._objects is None:
             self._objects = self._sizes(OBJECTS)
         name = file.object_name
@@ -84,9 +85,9 @@ class BackupStore:
         return True
 
     def fetch(self, replica: BackupReplica, directory: Path, progress: Count) -> None:
-        """Copies a snapshot into ``directory``. What an earlier call fetched stays.
+        """Copies a snapshot into ``directory``. Files of an earlier call stay.
 
-        Raises :class:`CommandError` for bytes that do not have their checksum.
+        Raises :class:`CommandError` for bytes with a wrong checksum.
         """
         for file in replica.files:
             target = directory / file.name
@@ -104,7 +105,7 @@ class BackupStore:
         if not _has_size(part, file.size) or file_digest(part) != file.sha256:
             part.unlink()
             raise CommandError(
-                f"{self.url}/{file.object_name}: damaged: other bytes than those of {file.name}"
+                f"{self.url}/{file.object_name}: damaged: not the bytes of {file.name}"
             )
         part.replace(target)
 
@@ -112,7 +113,7 @@ class BackupStore:
         self._remove(f"{BACKUPS}/{name}{SUFFIX}")
 
     def remove_unused(self, used: frozenset[str]) -> int:
-        """Removes the objects that are not named; returns their bytes."""
+        """Removes the objects that are not in ``used``; returns their bytes."""
         unused = {name: size for name, size in self._sizes(OBJECTS).items() if name not in used}
         for name in unused:
             self._remove(name)
@@ -163,14 +164,15 @@ class BackupStore:
         return f"{self._root}/{name}"
 
     def _failed(self, name: str, error: Exception) -> CommandError:
-        """Stores raise errors of many kinds: those of the operating system, HTTP, and their own."""
+        """The error for a failed store. Stores raise errors of the operating system, of HTTP, and
+        their own."""
         why = str(error).partition("\n")[0] or type(error).__name__
         return CommandError(f"{self.url}/{name}: {why}")
 
 
 def _opened(url: str) -> tuple[Any, str]:
-    """fsspec's file system of a URL, and the path in it. Schemes for which fsspec needs a package
-    that is missing (``s3``, ``gs``) go through Arrow's own file systems."""
+    """fsspec's file system of a URL, and the path in it. If fsspec lacks the package for a scheme
+    (``s3``, ``gs``), Arrow's own file systems are used."""
     try:
         import fsspec  # noqa: PLC0415 - an extra, and slow
         from fsspec.implementations.arrow import ArrowFSWrapper  # noqa: PLC0415 - as above
@@ -231,8 +233,8 @@ def fetched_backup(
 ) -> Iterator[Path]:
     """A directory with the snapshots of a backup, the newest one by default.
 
-    It is ``<target>.fetched``. It is removed once the block has ended in order, so that a restore
-    that was cut off goes on where it was. Raises :class:`CommandError` and :class:`UsageError`.
+    It is ``<target>.fetched``. It is removed after the block, but kept after an error, so that a
+    repeated restore continues there. Raises :class:`CommandError` and :class:`UsageError`.
     """
     store = BackupStore(url)
     index = _read_backup(store, name)

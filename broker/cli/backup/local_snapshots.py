@@ -1,4 +1,4 @@
-"""Snapshots of nodes on this machine, one of each group, for as long as a backup needs them."""
+"""Snapshots of nodes on this machine, one of each group, for the time of a backup."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dledger.wire.endpoint import Endpoint
 
 @contextmanager
 def local_snapshots(groups: Sequence[GroupView]) -> Iterator[list[Path]]:
-    """Directories of new snapshots. They are removed in the end.
+    """Makes new snapshots and gives their directories. They are removed at the end.
 
     Raises :class:`CommandError` if a group has no node here, or a snapshot fails.
     """
@@ -47,7 +47,7 @@ def local_snapshots(groups: Sequence[GroupView]) -> Iterator[list[Path]]:
 
 
 def _node_here(group: GroupView) -> NodeView:
-    """A node of this machine, best one that does not lead."""
+    """A node on this machine, if possible one that does not lead."""
     nodes = sorted(group.nodes, key=lambda node: (node.role == LEADER, node.node))
     for node in nodes:
         if node.http is not None and node.role != DOWN and _is_here(node.http):

@@ -1,7 +1,7 @@
-"""The directory that a restore makes: there as a whole, or not at all.
+"""The directory that a restore makes: complete, or not there at all.
 
-The data is made in ``<directory>.restoring`` and renamed at the end. A restore that was cut off
-leaves only that, and the next one begins it anew.
+The data is made in ``<directory>.restoring`` and renamed at the end. An interrupted restore leaves
+only that directory, and the next restore starts it again.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ LOCK_NAME = "restore.lock"
 
 @dataclass(frozen=True, slots=True)
 class RestoredReplica:
-    """A member to be made. ``place`` is its directory below the restored one, ``.`` for that
-    itself."""
+    """A member to restore. ``place`` is its directory below the restored one; ``.``: the restored
+    one itself."""
 
     source: SnapshotSource
     config: NodeConfig
@@ -45,7 +45,8 @@ class RestoredReplica:
 
     @property
     def configuration(self) -> bytes:
-        """The entry that makes the voters of the new group. Their disks are noted later."""
+        """The configuration entry with the voters of the new group. Their incarnations are added
+        later."""
         return Configuration(tuple(sorted(self.config.members))).pack()
 
 
@@ -74,7 +75,7 @@ def restore_data(
     """Makes ``directory`` with these replicas, each with its ``node.toml`` if ``with_settings``.
 
     ``progress`` gets the bytes that were copied. Raises :class:`CommandError`, and then
-    ``directory`` is as it was.
+    ``directory`` is unchanged.
     """
     fs = OsFileSystem()
     staging = Path(f"{directory}{STAGING_SUFFIX}")
@@ -107,7 +108,7 @@ def restore_data(
 
 
 def _clear(fs: OsFileSystem, staging: Path) -> None:
-    """Removes what a restore that was cut off has left."""
+    """Removes the files of an interrupted restore."""
     for path in staging.iterdir():
         if path.name == LOCK_NAME:
             continue

@@ -1,4 +1,4 @@
-"""Which snapshots are restored: whole ones, and of each group the one that holds most."""
+"""Selects the snapshots to restore: complete ones, of each group the one with most entries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from store.verify.plan.targets import find_replicas
 def find_snapshots(fs: FileSystem, directories: Iterable[Path]) -> list[SnapshotSource]:
     """The snapshots of replicas in these directories and below.
 
-    Raises :class:`UsageError` if one of them is none.
+    Raises :class:`UsageError` if one of them has no snapshot.
     """
     try:
         found = [
@@ -48,13 +48,13 @@ def check_whole(fs: FileSystem, snapshots: Sequence[SnapshotSource]) -> None:
         progress.end()
     if found := [finding for check in checks for finding in check.findings]:
         raise CommandError(
-            f"nothing is restored: {found[0]} ({len(found)} finding(s) in all; `dledger verify` "
-            "tells them; name the directories of whole replicas only)"
+            f"nothing is restored: {found[0]} ({len(found)} finding(s); `dledger verify` "
+            "shows them; name only directories of complete replicas)"
         )
 
 
 def newest_of_each_group(snapshots: Iterable[SnapshotSource]) -> dict[str, SnapshotSource]:
-    """By group the one with most entries. All of them are committed."""
+    """For each group the snapshot with most entries. All entries of a snapshot are committed."""
     newest: dict[str, SnapshotSource] = {}
     for snapshot in sorted(snapshots, key=lambda each: each.directory):
         group = snapshot.identity.group

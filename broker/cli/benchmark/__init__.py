@@ -1,2 +1,2 @@
-"""What `dledger bench` measures: its workloads, the clusters that it makes for them, and the
-tables. The load itself comes from a process of its own (``broker/bench/``)."""
+"""The workloads of `dledger bench`, its clusters, and its tables. The load comes from a separate
+process (``broker/bench/``)."""

@@ -1,4 +1,4 @@
-"""How long a client that sends one message at a time waits when brokers die or fall silent."""
+"""How long a client that sends one message at a time waits when brokers die or stop answering."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ALL_ROUNDS = 3
 
 
 def measure_failovers(bench: Bench) -> None:
-    """Kills leaders, stops leaders without closing their connections, and kills whole groups."""
+    """Kills leaders, pauses leaders so that their connections stay open, and kills whole groups."""
     with _disturbing(bench) as faults:
         say("killing leaders")
         killed = faults.waits(faults.kill_leader, LEADER_ROUNDS)
@@ -36,7 +36,8 @@ def measure_failovers(bench: Bench) -> None:
 
 
 def restart_ms(bench: Bench) -> float:
-    """From the restart of a group whose nodes were all killed to the next acknowledgement."""
+    """The time from the restart of a group whose nodes were all killed to the next
+    acknowledgement."""
     with _disturbing(bench) as faults:
         (wait,) = faults.waits(faults.kill_all, 1)
     return wait
@@ -44,9 +45,9 @@ def restart_ms(bench: Bench) -> float:
 
 @contextmanager
 def _disturbing(bench: Bench) -> Iterator[Faults]:
-    """Faults under a client that sends without end; afterwards all is as it was."""
+    """Faults for a client that sends all the time. At the end the cluster is repaired."""
     if bench.own is None:
-        raise CommandError("only a cluster of the benchmark's own is disturbed")
+        raise CommandError("faults need a cluster of the benchmark's own")
     faults = Faults(bench.own, bench.client)
     topic = bench.new_topic()
     try:
@@ -60,7 +61,7 @@ def _disturbing(bench: Bench) -> Iterator[Faults]:
 
 
 class Faults:
-    """Each of its faults returns the moment (``time.perf_counter``) from which the wait counts."""
+    """Causes faults. Each returns the time (``time.perf_counter``) from which the wait counts."""
 
     def __init__(self, cluster: LocalCluster, client: LoadClient) -> None:
         self._cluster = cluster
@@ -70,7 +71,7 @@ class Faults:
         self._silent: int | None = None
 
     def waits(self, disturb: Disturb, rounds: int) -> list[float]:
-        """Milliseconds to the next acknowledgement, of each round."""
+        """The milliseconds to the next acknowledgement, for each round."""
         return waits_ms(disturb, self._repair, self._client.first_after, rounds)
 
     def kill_leader(self) -> float:
@@ -81,7 +82,7 @@ class Faults:
         return moment
 
     def silence_leader(self) -> float:
-        """As one whose machine has lost its power or network: no connection is closed."""
+        """As if the leader's machine had lost its power or network: no connection is closed."""
         pid = self._cluster.process(self._leader()).pid
         if pid is None:
             raise CommandError("the leader has ended")
@@ -98,10 +99,10 @@ class Faults:
         return moment
 
     def end(self) -> None:
-        """Nothing that was begun goes on."""
+        """Ends everything that was begun."""
         self._let_go_on()
         for command in self._started:
-            # It would start brokers when the others have been ended.
+            # It would start brokers after the others were ended.
             command.terminate()
             command.wait()
 
@@ -114,14 +115,14 @@ class Faults:
             self._silent = None
 
     def _start_missing(self) -> None:
-        # As an operator would: with a new command that does everything.
+        # As an operator would: with a new command.
         missing = [process.name for process in self._brokers if process.pid is None]
         if missing:
             command = [*DLEDGER, "start", *missing, "--data", str(self._cluster.directory)]
             self._started.append(subprocess.Popen(command, stdout=subprocess.DEVNULL))
 
     def _repair(self) -> None:
-        """Brings the cluster back to strength, and waits as each round begins."""
+        """Restarts missing brokers, and waits until the cluster serves, as before each round."""
         self._let_go_on()
         if not self._started:
             self._start_missing()

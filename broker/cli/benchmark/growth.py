@@ -1,4 +1,4 @@
-"""The cost of a message as something grows: each curve on a cluster of its own."""
+"""The cost of a message as one quantity grows: each curve on a cluster of its own."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from broker.cli.benchmark.measured import Bench, say
 WARM_UP_SECONDS = 0.5
 SINGLE = LoadShape(1, 256)
 TOPIC_QUEUES = 10_000
-"""A topic has no more of them; more queues are those of several topics."""
+"""The most queues of a topic; for more queues there are several topics."""
 LARGE_BYTES = 256 * 1024
 GROUPS_MESSAGES = 256 * 1024
-"""That all groups together read."""
+"""The number of messages that all groups together read."""
 SMALL_PULL = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """One curve: what grows, and how a point is measured."""
+    """One curve: the growing quantity, and how a point is measured."""
 
     name: str
     points: Sequence[int]
     full: Sequence[int]
-    """More points, with ``--full``."""
+    """Further points with ``--full``."""
     measure: Callable[[Bench, int], list[Round]]
     restarts: bool = False
     per_byte: bool = False
 
 
 def _queues(bench: Bench, count: int) -> list[Round]:
-    """Each queue gets messages, before and while it is measured."""
+    """Each queue gets messages, before and during the measurement."""
     per_topic = min(count, TOPIC_QUEUES)
     topics = tuple(bench.new_topic(per_topic) for _ in range(count // per_topic))
     bench.client.fill(FillJob(topics, bench.request.size, count, SINGLE))
@@ -94,7 +94,7 @@ CURVES = (
 def measure_curve(
     bench: Bench, growth: Growth, restart: Callable[[Bench], float], *, full: bool
 ) -> None:
-    """One after the other, from the smallest to the largest. ``restart`` kills all brokers and
+    """Measures the points from the smallest to the largest. ``restart`` kills all brokers and
     starts them again; it returns the milliseconds to the next acknowledgement."""
     points: list[Point] = []
     for at in (*growth.points, *(growth.full if full else ())):

@@ -1,4 +1,5 @@
-"""RocketMQ 5's gRPC beside 4.x's remoting, and a server that does nothing: grpcio's own part."""
+"""RocketMQ 5's gRPC compared with 4.x's remoting, and with a server that does nothing (grpcio's own
+cost)."""
 
 from __future__ import annotations
 
@@ -13,11 +14,11 @@ IN_FLIGHT = 32
 
 
 def measure_grpc_rates(bench: Bench) -> None:
-    """Sends by both protocols in one run, receptions with acknowledgements, and bare calls."""
+    """Measures sends by both protocols, receive requests with acknowledgements, and empty calls."""
     nodes = [node for group in bench.ask(view_groups) for node in group.nodes]
     leaders = [node.grpc for node in nodes if node.role == "leader" and node.grpc is not None]
     if len(leaders) != 1:
-        raise LoadError("the cluster must have one group, whose leader serves gRPC")
+        raise LoadError("the cluster must have one group, and its leader must serve gRPC")
     request, topics = bench.request, [bench.new_topic(), bench.new_topic()]
     job = ProduceJob(
         (topics[0],),

@@ -1,4 +1,4 @@
-"""What is to be measured, and what was."""
+"""The options of a measurement, and its results."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ T = TypeVar("T")
 
 
 def say(what: str) -> None:
-    """Tells whoever watches what is being measured."""
+    """Prints what is being measured, for people."""
     if sys.stderr.isatty():
         print(f"{what} ...", file=sys.stderr)
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is to be measured, and how, as the options say."""
+    """The options: what to measure, and how."""
 
     what: str
     size: int
@@ -51,7 +51,7 @@ class Request:
 
     @property
     def shapes(self) -> Sequence[LoadShape]:
-        """How messages are sent, one way after the other."""
+        """The ways in which messages are sent, in turn."""
         if self.batch is None and self.inflight is None:
             return LOAD_SHAPES
         batch = self.batch or 1
@@ -64,19 +64,19 @@ class Measured:
 
     nodes: int
     secured: bool = False
-    """With TLS on all ports, those of peers too, and access control."""
+    """With TLS on all ports, peer ports included, and access control."""
     rounds: dict[str, list[Round]] = field(default_factory=dict)
-    """Of each workload, by its name."""
+    """The rounds of each workload, by name."""
     floor: list[Summary] = field(default_factory=list)
-    """Of workloads, by the same names: the bytes alone."""
+    """The floor of workloads, by the same names: the bytes alone."""
     failover: FailoverResult | None = None
     growth: list[Curve] = field(default_factory=list)
     memory_bytes: int | None = None
-    """Of all servers, after the workloads."""
+    """The memory of all servers after the workloads."""
 
     @property
     def title(self) -> str:
-        """What was measured, for people."""
+        """The title of the cluster, for people."""
         nodes = f"{self.nodes} node{'s' if self.nodes > 1 else ''}"
         return f"{nodes}, secured" if self.secured else nodes
 
@@ -85,7 +85,7 @@ class Measured:
         return [summarise(name, rounds) for name, rounds in self.rounds.items()]
 
     def add(self, rounds: Mapping[str, Sequence[Round]]) -> None:
-        """More rounds of workloads."""
+        """Adds rounds of workloads."""
         for name, more in rounds.items():
             self.rounds.setdefault(name, []).extend(more)
 
@@ -103,20 +103,21 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """One cluster that is measured, and the load on it."""
+    """A measured cluster and its load."""
 
     request: Request
     namesrv: str
     client: LoadClient
     measured: Measured
     own: LocalCluster | None
-    """The cluster, if it was made for this."""
+    """The cluster, if the benchmark made it."""
     known_pids: tuple[int, ...] = ()
-    """Of the servers of another one."""
+    """The pids of the servers of another cluster."""
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Of the servers that run now, the NameServer included if the cluster is our own."""
+        """The pids of the running servers, with the NameServer if the benchmark made the
+        cluster."""
         return self.known_pids if self.own is None else server_pids(self.own)
 
     @property
@@ -124,11 +125,11 @@ class Bench:
         return self.measured.title
 
     def ask(self, work: Callable[[AdminClient], Awaitable[T]]) -> T:
-        """Runs ``work``, as an admin of the cluster if it is our own."""
+        """Runs ``work``, as an admin if the benchmark made the cluster."""
         return run_admin(self.namesrv, work, admin_of(self.own) if self.own else "")
 
     def new_topic(self, queues: int = QUEUES) -> str:
-        """A new topic, so that those of a running cluster stay as they are."""
+        """Creates a topic, so that the topics of a running cluster stay unchanged."""
         topic = f"dledger-bench-{Random().getrandbits(40):010x}"
         self.ask(
             lambda admin: create_topic(
@@ -138,10 +139,10 @@ class Bench:
         return topic
 
     def delete_topic(self, topic: str) -> None:
-        """With all its messages."""
+        """Deletes a topic with all its messages."""
         self.ask(lambda admin: delete_topic(admin, topic))
 
 
 def admin_of(cluster: LocalCluster) -> str:
-    """The profile of its first admin; an empty string where it is not secured."""
+    """The profile of the cluster's first admin; empty if it is not secured."""
     return own_admin(next(iter(cluster.nodes.values())).config)

@@ -1,4 +1,4 @@
-"""How fast messages go in, beside the floor under it; and how fast they come out."""
+"""The rates of sending, compared with the floor; and the rates of reading."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ WARM_UP_SECONDS = 1.0
 BATCHES, SINGLE = LoadShape(128, 4), LoadShape(1, 256)
 REPLAY_MESSAGES = 256 * 1024
 SINGLE_MESSAGES = 64 * 1024
-"""They take longer to be sent."""
+"""Fewer, because sending them takes longer."""
 READERS = 10
 SMALL_PULL = 32
-"""What RocketMQ's clients ask for."""
+"""The messages that RocketMQ's clients request in a pull."""
 
 
 def measure_rates(bench: Bench) -> None:
-    """Closed loops of each shape."""
+    """Measures closed loops of each shape."""
     request = bench.request
     topic = bench.new_topic()
     for shape in request.shapes:
@@ -46,7 +46,8 @@ def measure_rates(bench: Bench) -> None:
 
 
 def measure_floor(bench: Bench) -> None:
-    """The same bytes, relayed and written by as many processes without work for each message."""
+    """Measures the floor: the same bytes, relayed and written by as many processes without work for
+    each message."""
     request = bench.request
     with _relays(request.directory, bench.measured.nodes) as (address, pids):
         for shape in request.shapes:
@@ -83,7 +84,8 @@ def _relays(parent: Path | None, nodes: int) -> Iterator[tuple[str, tuple[int, .
 
 
 def measure_replays(bench: Bench) -> None:
-    """Topics that were sent in batches and singly; whole pulls and small ones; many groups."""
+    """Measures reading: of batches and of single messages; by full and small pulls; by many
+    groups."""
     _replay(bench, BATCHES, REPLAY_MESSAGES, "replay", READERS)
     _replay(bench, SINGLE, SINGLE_MESSAGES, "replay, sent singly", READERS)
 

@@ -18,7 +18,7 @@ FAILOVERS = (
 
 
 def ratios(these: Iterable[Summary], those: Iterable[Summary]) -> dict[str, float]:
-    """Of the rates of workloads with the same names, in the order of ``these``."""
+    """The ratios of the rates of workloads with the same names, in the order of ``these``."""
     rates = {each.name: each.messages_per_second for each in those}
     return {
         each.name: each.messages_per_second / rates[each.name]
@@ -28,7 +28,7 @@ def ratios(these: Iterable[Summary], those: Iterable[Summary]) -> dict[str, floa
 
 
 def print_measured(measured: Measured, baseline: Measured | None) -> None:
-    """All that was measured on one cluster and, in the same run, on a single node."""
+    """Prints the results of one cluster, compared with a single node in the same run."""
     for each in (measured, baseline):
         if each is not None and each.workloads:
             print(each.title)

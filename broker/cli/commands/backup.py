@@ -35,10 +35,10 @@ from store.io.os_filesystem import OsFileSystem
 from store.restore import SnapshotSource
 
 NOTES = """\
-URL is any that fsspec or Arrow opens: s3://bucket/path, gs://bucket/path, abfs:// (with adlfs),
-file:///path. The store's own variables say who may, such as $AWS_ACCESS_KEY_ID, and
+URL is one that fsspec or Arrow opens: s3://bucket/path, gs://bucket/path, abfs:// (with adlfs),
+file:///path. The store's own variables hold the credentials, such as $AWS_ACCESS_KEY_ID;
 $AWS_ENDPOINT_URL names another S3 server. It needs `pip install dledger[backup]`.
-`dledger restore URL` makes a cluster of a backup.
+`dledger restore URL` makes a cluster from a backup.
 """
 
 command = Group(notes=NOTES)
@@ -63,13 +63,13 @@ url_argument = click.argument("url", metavar="URL")
     "--snapshot",
     metavar="DIR",
     type=DIRECTORY,
-    help="Back up what `dledger snapshot` made, not a running node of this machine.",
+    help="Back up this snapshot of `dledger snapshot`, not a running node of this machine.",
 )
 @cluster_options
 def create(
     *, url: str, names: tuple[str, ...], snapshot: Path | None, namesrv: str, output: Output
 ) -> None:
-    """Back up one replica of each group. What the store has already is not sent again."""
+    """Back up one replica of each group. Files that the store has are not sent again."""
     store = BackupStore(url)
     with ExitStack() as taken:
         if snapshot is None:
@@ -83,7 +83,7 @@ def create(
         sources = [source for group, source in found.items() if not names or group in names]
         index, sent = _send(store, sources)
     if not output.document({**_described(index), "sent_bytes": sent}):
-        print(f"{index.name}: {index.size:,} bytes, of which {sent:,} were sent")
+        print(f"{index.name}: {index.size:,} bytes, {sent:,} of them sent")
 
 
 def _chosen(groups: Sequence[GroupView], names: tuple[str, ...]) -> list[GroupView]:
@@ -170,13 +170,13 @@ def _described(index: BackupIndex) -> dict[str, Any]:
 @command.command(examples="  dledger backup prune s3://backups/dledger --keep 14\n")
 @url_argument
 @click.option(
-    "--keep", type=WholeRange(1), metavar="N", required=True, help="How many stay, the newest."
+    "--keep", type=WholeRange(1), metavar="N", required=True, help="How many of the newest to keep."
 )
 @dry_run_option
 @yes_option
 @json_option
 def prune(*, url: str, keep: int, dry_run: bool, yes: bool, output: Output) -> None:
-    """Remove old backups, and what no other one needs. Make no backup meanwhile."""
+    """Remove old backups, and files that no other backup needs. Make no backup meanwhile."""
     store = BackupStore(url)
     names = store.names()
     old, kept = names[:-keep], names[-keep:]
@@ -184,7 +184,7 @@ def prune(*, url: str, keep: int, dry_run: bool, yes: bool, output: Output) -> N
         indexes = [store.read(name) for name in kept]
     except DamagedError as error:
         raise CommandError(
-            f"nothing is removed, as it is not known what is needed: {error}"
+            f"nothing is removed, because a backup cannot be read: {error}"
         ) from error
     freed = 0
     if not dry_run:
@@ -204,4 +204,4 @@ def prune(*, url: str, keep: int, dry_run: bool, yes: bool, output: Output) -> N
     ):
         for name in old:
             print(f"{name}: {'would be removed' if dry_run else 'removed'}")
-        print(f"backups that stay: {len(kept)}; {freed:,} bytes are free again")
+        print(f"backups kept: {len(kept)}; {freed:,} bytes freed")

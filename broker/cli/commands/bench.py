@@ -1,4 +1,4 @@
-"""``dledger bench``: rates, latencies, CPU time; how long a failover takes; what growth costs."""
+"""``dledger bench``: rates, latencies, CPU time; the time of a failover; the cost of growth."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from store.quoting import quoted
 
 EXAMPLES = """\
   dledger bench                       rates and failover, on three nodes and on a single one
-  dledger bench all --full            everything, growth too: half an hour
+  dledger bench all --full            everything, also growth: half an hour
   dledger bench produce --batch 128 --inflight 4 --seconds 5
   dledger bench produce --namesrv 127.0.0.1:9876        a cluster that runs already
   dledger bench failover --json
-  dledger bench produce --secured     with TLS and access control, beside without
-  dledger bench grpc                  RocketMQ 5's protocol beside 4.x's, and grpcio alone
+  dledger bench produce --secured     with TLS and access control, compared with without
+  dledger bench grpc                  RocketMQ 5's protocol compared with 4.x's, and grpcio alone
 """
 
 PRODUCE, CONSUME, FAILOVER, GRPC = "produce", "consume", "failover", "grpc"
@@ -48,12 +48,12 @@ SECONDS_MAX = 3600
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """One thing that is measured, as a part of what a user may ask for."""
+    """One workload, which belongs to a part that a user may request."""
 
     part: str
     measure: Callable[[Bench], None]
     needs_replicas: bool = False
-    """On a cluster of the benchmark's own with followers, and not on a single node."""
+    """Whether it needs a cluster of the benchmark's own, with followers."""
 
 
 WORKLOADS = (
@@ -64,7 +64,8 @@ WORKLOADS = (
     Workload(FAILOVER, measure_failovers, needs_replicas=True),
 )
 OWN_ONLY = frozenset({FAILOVER, GROWTH, GRPC})
-"""Parts that kill brokers, know one group, or leave a cluster with more than it had."""
+"""Parts that need a cluster of the benchmark's own: they kill brokers, use one group, or leave
+topics behind."""
 
 
 def _seconds(text: str) -> float:
@@ -79,21 +80,21 @@ def _seconds(text: str) -> float:
     "what",
     type=click.Choice((PRODUCE, CONSUME, FAILOVER, GRPC, GROWTH, ALL)),
     default=ALL,
-    help="What to measure (default: all, which is without growth).",
+    help="What to measure (default: all, without growth).",
 )
 @click.option(
-    "--size", type=COUNT, default=1024, metavar="BYTES", help="Of a message (default: 1024)."
+    "--size", type=COUNT, default=1024, metavar="BYTES", help="Size of a message (default: 1024)."
 )
 @click.option("--batch", type=COUNT, metavar="N", help="Messages in a request.")
 @click.option(
     "--inflight",
     type=COUNT,
     metavar="N",
-    help="Requests under way; with neither: 128 x 4, and single ones with 1, 32 and 256.",
+    help="Requests in progress; without --batch too: 128 x 4, and single messages with 1, 32, 256.",
 )
 @click.option("--seconds", type=_seconds, default=2.0, metavar="S", help="Of a round (default: 2).")
 @click.option(
-    "--rounds", type=COUNT, default=3, metavar="N", help="Medians are of these (default: 3)."
+    "--rounds", type=COUNT, default=3, metavar="N", help="Rounds of each median (default: 3)."
 )
 @click.option(
     "--flush",
@@ -105,23 +106,23 @@ def _seconds(text: str) -> float:
     "--namesrv",
     metavar="ADDR",
     type=name_servers,
-    help="Measure the cluster there, and not one made for this.",
+    help="Measure that cluster, instead of a temporary one.",
 )
 @click.option(
     "--dir",
     "directory",
     type=DIRECTORY,
     metavar="DIR",
-    help="Where the temporary clusters keep their data: a directory on the disk to measure "
+    help="The directory of temporary clusters, on the disk to measure "
     "(default: the system's directory for temporary files).",
 )
 @click.option(
-    "--full", is_flag=True, help="Growth too with `all`, and its curves by one decade more."
+    "--full", is_flag=True, help="With `all` also growth, and its curves one decade further."
 )
 @click.option(
     "--secured",
     is_flag=True,
-    help="Beside the same without: TLS on all ports, those of peers too, and access control.",
+    help="Compare with TLS on all ports, peer ports included, and access control.",
 )
 @json_option
 def command(*, output: Output, **options: Any) -> None:
@@ -130,7 +131,7 @@ def command(*, output: Output, **options: Any) -> None:
         raise UsageError(f"{args.what} needs a cluster of its own: leave --namesrv out")
     if args.secured and (args.namesrv or args.what in OWN_ONLY):
         raise UsageError("--secured is for produce and consume, on clusters of its own")
-    if not args.namesrv:  # a cluster of its own is not that of which the environment has the keys
+    if not args.namesrv:  # the keys of the environment are not those of a temporary cluster
         click.get_current_context().with_resource(profile_in_environment(""))
     interrupt_on_ending()
     try:
@@ -168,7 +169,7 @@ def _measure_own(args: Request, measured: Measured, baseline: Measured | None) -
             for workload in workloads:
                 workload.measure(bench)
     for curve in _curves(args):
-        # One after another on one cluster, each would pay for what those before left behind.
+        # On one cluster, each workload would pay for the data of those before.
         with _own_cluster(args, measured) as bench:
             measure_curve(bench, curve, restart_ms, full=args.full)
     if baseline is not None:
@@ -179,7 +180,8 @@ def _measure_own(args: Request, measured: Measured, baseline: Measured | None) -
 
 
 def _measure_in_turn(args: Request, *each_of: Measured) -> None:
-    """One short round on each cluster, and again: what else the machine does falls on all."""
+    """One short round on each cluster in turn, so that other load of the machine affects all
+    alike."""
     once = replace(args, rounds=1)
     turns: list[tuple[Workload, Request]] = []
     for workload in _workloads(args):

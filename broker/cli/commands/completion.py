@@ -1,4 +1,4 @@
-"""``dledger completion``: the script by which a shell completes this command line."""
+"""``dledger completion``: the script with which a shell completes this command line."""
 
 from __future__ import annotations
 
@@ -22,4 +22,4 @@ def command(context: click.Context, shell: str) -> None:
     script = get_completion_class(shell)
     assert script is not None  # noqa: S101 - click has all three
     made = script(context.find_root().command, {}, "dledger", COMPLETION)
-    print(ShellComplete.source(made))  # the one of bash runs bash, to ask for its version
+    print(ShellComplete.source(made))  # for bash it runs bash, to ask for its version

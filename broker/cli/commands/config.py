@@ -1,4 +1,4 @@
-"""``dledger config``: files of settings, and settings of running groups."""
+"""``dledger config``: settings files, and settings of running groups."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def change(key: str, value: str, group: str | None, namesrv: str, output: Output
     """Change a setting of running groups."""
 
     if "\n" in key + value or "=" in key:
-        raise UsageError("a key and a value are one line, and a key has no `=`")
+        raise UsageError("a key and a value must be one line, and a key must have no `=`")
     groups = run_admin(namesrv, lambda admin: change_settings(admin, group, {key: value}))
     if output.document({"key": key, "value": value, "groups": groups}):
         return

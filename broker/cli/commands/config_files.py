@@ -1,4 +1,4 @@
-"""``dledger config init``, ``check`` and ``show``: files of settings, without a running node."""
+"""``dledger config init``, ``check`` and ``show``: settings files, without a running node."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from broker.config.toml_text import toml_value
 from dledger.wire.endpoint import Endpoint
 
 kind_option = click.option(
-    "--kind", type=click.Choice([*KINDS]), help="Default: as the file looks."
+    "--kind", type=click.Choice([*KINDS]), help="Default: by the content of the file."
 )
 
 
@@ -48,7 +48,7 @@ def init(*, path: str | None, kind: str) -> None:
         with open(path, "x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise CommandError(f"{path} is there already; it stays as it is") from None
+        raise CommandError(f"{path} exists already and is not changed") from None
     except OSError as error:
         raise CommandError(f"{path} cannot be written: {error.strerror}") from error
 
@@ -82,7 +82,7 @@ def check(*, path: str, kind: str | None, output: Output) -> int:
 
 
 def _end(loaded: Loaded[Any]) -> int:
-    """Raises :class:`CommandError` if there are problems, which stand on stdout."""
+    """Raises :class:`CommandError` if there are problems. They were printed to stdout."""
     if loaded.problems:
         count = len(loaded.problems)
         raise CommandError(f"{count} problem{'s' * (count > 1)} with the settings, shown on stdout")
@@ -94,7 +94,7 @@ SHOW_EXAMPLES = """\
 """
 
 
-@click.argument("path", metavar="FILE", required=False, help="Default: the environment alone.")
+@click.argument("path", metavar="FILE", required=False, help="Default: only the environment.")
 @kind_option
 @json_option
 def show(*, path: str | None, kind: str | None, output: Output) -> int:

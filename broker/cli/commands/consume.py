@@ -1,4 +1,4 @@
-"""``dledger consume``: prints the messages of a topic, for a group, or without a trace."""
+"""``dledger consume``: prints the messages of a topic, for a group or without one."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ EXAMPLES = """\
   dledger consume orders --group billing --tags "paid || refunded" --timeout 5 --json
   dledger consume orders --group watchers --broadcast --from latest
   dledger consume orders --group large --sql "amount > 100 AND TAGS <> 'test'"
-  dledger consume orders --last 10                    looks, and leaves no trace
+  dledger consume orders --last 10                    only looks, and leaves no trace
   dledger consume orders --since 1h --until 30m --format '%t %q %o %T: %s\\n'
   dledger consume orders --queue 3 --offset 4711 --count 1 --json
   dledger consume orders --from latest --follow
@@ -57,7 +57,7 @@ def _sql(text: str) -> Sql:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """What a member of a group consumes."""
+    """The group and subscription of a member."""
 
     topic: str
     group: str
@@ -75,7 +75,7 @@ class Membership:
     type=group_name,
     shell_complete=groups,
     help="The consumer group: its members share queues and offsets. Without a group the command "
-    "prints what is there and ends; no broker keeps a trace of it.",
+    "prints the present messages and ends; brokers keep no trace of it.",
 )
 @click.option(
     "--tags",
@@ -96,7 +96,7 @@ class Membership:
     metavar=f"earliest|latest|{TIME}",
     type=place_in_time,
     default="earliest",
-    help="Where to begin; with a group, in queues of which it has no offset: earliest (default), "
+    help="Where to begin; with a group, in queues without its offset: earliest (default), "
     f"latest, or a time; {TIME_HELP}.",
 )
 @click.option("--count", metavar="N", type=COUNT, help="End after this many messages.")
@@ -104,12 +104,12 @@ class Membership:
     "--timeout",
     metavar="S",
     type=seconds,
-    help="End after this many seconds without a message, with 1 if the topic was not reached.",
+    help="End after this many seconds without a message; exit code 1 if the topic was not reached.",
 )
 @click.option(
     "--broadcast",
     is_flag=True,
-    help="Get the messages of all queues, as every member does; no offset is kept.",
+    help="Get all messages, as every member then does; no offset is kept.",
 )
 @click.option(
     "--until", "until_ms", metavar=TIME, type=timestamp_ms, help="Without a group: the last time."
@@ -124,7 +124,7 @@ class Membership:
     "--offset",
     metavar="N",
     type=WholeRange(0, INT64_MAX),
-    help="Without a group: where each queue begins.",
+    help="Without a group: the first offset in each queue.",
 )
 @click.option("--follow", is_flag=True, help="Without a group: wait for more messages.")
 @format_option
@@ -146,15 +146,15 @@ def command(
     **place: int | None,
 ) -> int:
     if tags is not None and sql is not None:
-        raise UsageError("--tags and --sql cannot stand together")
+        raise UsageError("--tags and --sql cannot be used together")
     wanted = sql or tags or ALL
     printer = MessagePrinter(output, layout)
     try:
         if group is not None:
             if follow or any(each is not None for each in place.values()):
                 raise UsageError(
-                    "--queue, --offset, --last, --until and --follow look at a topic: leave "
-                    "--group out, or these"
+                    "--queue, --offset, --last, --until and --follow work without a group: omit "
+                    "--group or these"
                 )
             member = Membership(topic, group, wanted, start_from, broadcast, namesrv)
             limits = Limits(count, timeout)
@@ -162,9 +162,9 @@ def command(
         if broadcast:
             raise UsageError("--broadcast needs --group")
         if place["offset"] is not None and place["last"] is not None:
-            raise UsageError("--offset and --last cannot stand together")
+            raise UsageError("--offset and --last cannot be used together")
         if follow and (place["last"] or place["until_ms"]) is not None:
-            raise UsageError("--follow has no end: leave --last and --until out")
+            raise UsageError("--follow has no end: omit --last and --until")
         window = Window(
             start_from, place["offset"], place["last"], place["until_ms"], place["queue"], wanted
         )
@@ -179,7 +179,7 @@ def command(
                 await print_messages(looked.messages(), printer, limits, at_once=TOGETHER)
 
         run_admin(namesrv, peek)
-    except BrokenPipeError:  # the reader (head, say) has enough
+    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         drop_output()
     return 0
 
@@ -206,7 +206,7 @@ async def _consume(member: Membership, limits: Limits, printer: MessagePrinter) 
                 if limits.count is not None:
                     count = min(count, limits.count - progress.count)
                 _print(batch, count, printer)
-                # Only now: printing twice after a crash is better than not at all.
+                # Only now: after a crash, printing twice is better than not at all.
                 consumer.acknowledge(batch.queue, batch.offset_after(count))
                 progress.add(count)
         finally:

@@ -1,4 +1,4 @@
-"""``dledger dlq``: the dead letters of a consumer group, which it has tried too often."""
+"""``dledger dlq``: the dead letters of a consumer group."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ window_options = options(
         "start",
         metavar=TIME,
         type=timestamp_ms,
-        help=f"Dead since then; {TIME_HELP}.",
+        help=f"Dead letters from then on; {TIME_HELP}.",
     ),
-    click.option("--until", "until_ms", metavar=TIME, type=timestamp_ms, help="Dead till then."),
+    click.option("--until", "until_ms", metavar=TIME, type=timestamp_ms, help="... until then."),
     click.option("--last", metavar="N", type=COUNT, help="The last N."),
 )
-"""Which dead letters: the parameters of a :class:`Window`."""
+"""Options that select dead letters: the parameters of a :class:`Window`."""
 
 
 def _window(place: Mapping[str, int | None]) -> Window:
@@ -78,7 +78,7 @@ def _window(place: Mapping[str, int | None]) -> Window:
 @command.command("list", examples="  dledger dlq list\n")
 @cluster_options
 def list_groups(namesrv: str, output: Output) -> None:
-    """The groups with dead letters, and how many."""
+    """The groups with dead letters, and how many they have."""
 
     found = run_on_leaders(namesrv, dead_letter_counts)
     if output.document({"groups": found}):
@@ -129,8 +129,8 @@ def show(
     "topic",
     metavar="TOPIC",
     type=topic_name,
-    help="Send them to this topic, and so to all groups that consume it (default: to the group "
-    "alone, as a new try).",
+    help="Send them to this topic, for all groups that consume it (default: to the group "
+    "alone, as a retry).",
 )
 @dry_run_option
 @yes_option
@@ -146,7 +146,7 @@ def resend(
     output: Output,
     **place: int | None,
 ) -> int:
-    """Send dead letters to their group once more. They stay where they are, until a purge."""
+    """Send dead letters to their group again. The dead letters stay until a purge."""
 
     messages: list[ReceivedMessage] = _run(
         namesrv, group, lambda admin: find_dead_letters(admin, group, _window(place), ids)
@@ -202,5 +202,5 @@ def _run(namesrv: str, group: str, work: Callable[[AdminClient], Any]) -> Any:
         return run_admin(namesrv, work)
     except NoTopicError:
         raise CommandError(
-            f"{group} has no dead letters; `dledger dlq list` shows who has"
+            f"{group} has no dead letters; `dledger dlq list` shows groups that have"
         ) from None

@@ -60,7 +60,7 @@ def list_groups(namesrv: str, output: Output) -> None:
     """The groups with a configuration, members or offsets."""
     groups = run_on_leaders(namesrv, group_names)
     if not output.document({"groups": groups}):
-        print("\n".join(groups) or "no group has been seen yet")
+        print("\n".join(groups) or "there are no groups yet")
 
 
 @command.command(examples="  dledger group describe printers\n")
@@ -83,7 +83,7 @@ def describe(name: str, namesrv: str, output: Output) -> None:
         ],
     )
     for topic in group.broadcast:
-        print(f"{topic}: broadcast, so its offsets are the members' own")
+        print(f"{topic}: broadcast: the members keep its offsets")
 
 
 def _known(value: int | None) -> int | str:
@@ -91,7 +91,7 @@ def _known(value: int | None) -> int | str:
 
 
 def group_json(group: ConsumerGroupView) -> dict[str, Any]:
-    """The document that ``dledger group describe --json`` prints."""
+    """The document of ``dledger group describe --json``."""
     return {
         "group": group.name,
         "members": group.members,
@@ -103,7 +103,8 @@ def group_json(group: ConsumerGroupView) -> dict[str, Any]:
 
 
 def settings_options(command: F) -> F:
-    """The settings of a group, by RocketMQ's names; None for those that are not named."""
+    """Options for the settings of a group, by RocketMQ's names; None for settings that are not
+    given."""
     for name, field, kind, told in (
         ("--broadcast/--no-broadcast", "consumeBroadcastEnable", None, "May consume by broadcast."),
         ("--consume/--no-consume", "consumeEnable", None, "May consume at all."),
@@ -122,7 +123,7 @@ def settings_options(command: F) -> F:
 @settings_options
 @cluster_options
 def create(*, name: str, namesrv: str, output: Output, **given: int | None) -> None:
-    """Make a group on all broker groups. Consumers make theirs by themselves, with defaults."""
+    """Create a group on all broker groups. Consumers create missing groups with defaults."""
 
     async def work(admin: AdminClient) -> dict[str, dict[str, Any] | None]:
         found = await group_configs(admin, name)
@@ -141,16 +142,16 @@ def create(*, name: str, namesrv: str, output: Output, **given: int | None) -> N
 @settings_options
 @cluster_options
 def alter(*, name: str, namesrv: str, output: Output, **given: int | None) -> None:
-    """Change the settings of a group that exists; what is not named stays."""
+    """Change the settings of a group; others stay."""
     changes = _given(given)
     if not changes:
-        raise UsageError("nothing is changed; name what shall be")
+        raise UsageError("nothing is changed; name a setting")
 
     async def work(admin: AdminClient) -> dict[str, dict[str, Any] | None]:
         found = await group_configs(admin, name)
         known = {address: config for address, config in found.items() if config is not None}
         if not known:
-            raise UnknownGroupError(name, await group_names(admin), "; `group create` makes one")
+            raise UnknownGroupError(name, await group_names(admin), "; `group create` creates it")
         for address, config in known.items():
             await put_group(admin, [address], {**config, **changes})
         return await group_configs(admin, name)
@@ -195,7 +196,7 @@ def _print_settings(name: str, found: Mapping[str, Any], output: Output) -> None
     type=topic_name,
     required=True,
     shell_complete=topics,
-    help="Where it moves.",
+    help="The target.",
 )
 @click.option(
     "--to",
@@ -205,7 +206,7 @@ def _print_settings(name: str, found: Mapping[str, Any], output: Output) -> None
     required=True,
     help=f"{TIME_HELP}.",
 )
-@click.option("--create", is_flag=True, help="Make the group if no broker knows it.")
+@click.option("--create", is_flag=True, help="Create the group if no broker knows it.")
 @dry_run_option
 @cluster_options
 def reset_offset(
@@ -218,13 +219,13 @@ def reset_offset(
     namesrv: str,
     output: Output,
 ) -> None:
-    """Move a group in a topic, whether it is consuming or not."""
+    """Move the offsets of a group in a topic, also while it consumes."""
 
     was: dict[tuple[str, int], int | None] = {}
 
     async def reset(admin: AdminClient) -> dict[tuple[str, int], int]:
         try:
-            known = await find_group(admin, name, hint="; --create makes a new one")
+            known = await find_group(admin, name, hint="; --create creates it")
             was.update(known.offsets(topic))
         except UnknownGroupError:
             if not create:
@@ -273,7 +274,7 @@ def delete(name: str, yes: bool, namesrv: str, output: Output) -> None:
         )
     if group.members:
         print(
-            f"{len(group.members)} member(s) are still connected and make it again with their next "
+            f"{len(group.members)} member(s) are still connected and create it again by their next "
             f"heartbeat: {', '.join(group.members)}",
             file=sys.stderr,
         )

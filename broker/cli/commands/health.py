@@ -12,7 +12,7 @@ from broker.cluster_admin.admin_client import run_admin
 from broker.cluster_admin.cluster_view import GroupView, view_groups
 
 EXAMPLES = """\
-  dledger health                                   for people; the exit code is for scripts
+  dledger health                                   for people; scripts use the exit code
   dledger health --namesrv 10.0.0.1:9876 --json
 """
 NOTES = """\

@@ -14,7 +14,7 @@ from broker.cli.terminal.output import Output
 from broker.cli.terminal.program import Command
 
 EXAMPLES = """\
-  dledger kill broker-a/n0         then `dledger status` shows who leads instead
+  dledger kill broker-a/n0         `dledger status` then shows the new leader
 """
 
 
@@ -29,7 +29,7 @@ def command(node: str, data: Path, output: Output) -> None:
     if not ended and (process.directory / REMOVED_FILE).exists():
         raise CommandError(restart_hint(process.name, data))
     if not ended:
-        raise CommandError(f"{process.name} does not run; {start} starts it")
+        raise CommandError(f"{process.name} is not running; {start} starts it")
     pid = ended[process.name]
     if not output.document({"node": process.name, "pid": pid}):
-        print(f"killed {process.name} (pid {pid}); {start} brings it back")
+        print(f"killed {process.name} (pid {pid}); {start} starts it again")

@@ -12,8 +12,8 @@ from broker.cluster_admin.admin_client import run_admin
 from broker.cluster_admin.member_changes import GroupMembers
 
 EXAMPLES = """\
-  dledger leader transfer broker-a n1      n1 catches up, takes over, and no message is refused
-                                           for longer than that takes
+  dledger leader transfer broker-a n1      n1 catches up and takes over; messages wait meanwhile
+
 """
 
 

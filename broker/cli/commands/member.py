@@ -34,16 +34,16 @@ from broker.config.node_config import NODE_NAME
 from dledger.wire.endpoint import Endpoint, EndpointError
 
 NOTES = """\
-ADDR is where clients find the new node. In a cluster of `dledger up` (--data) the node is made and
-started, if it does not run already, and one that is removed is ended: `up` does not start it any
-more. Elsewhere a new node must run already: a node.toml with `join = true`, its own addresses and
-those of a member or two, and `dledger node --config FILE`.
+ADDR is the new node's address for clients. In a cluster of `dledger up` (--data) the node is made
+and started, unless it runs; a removed node is stopped, and `up` does not start it again. Elsewhere
+the new node must run already: its node.toml has `join = true`, its own addresses and those of one
+or two members, and `dledger node --config FILE` runs it.
 """
 
 
 def _node(text: str) -> str:
     if NODE_NAME.fullmatch(text) is None:
-        raise ValueError(f"{text!r} is no node; it may be n0, n1, n2 and so on")
+        raise ValueError(f"{text!r} is not a node; nodes are n0, n1, n2 and so on")
     return text
 
 
@@ -70,13 +70,13 @@ def list_members(*, group: str, namesrv: str, output: Output) -> None:
 @command.command(
     examples="""\
   dledger member add broker-a n3 127.0.0.1:10941              a fourth voter
-  dledger member add broker-a n4 10.0.0.5:10911 --learner     gets the log, counts for nothing
+  dledger member add broker-a n4 10.0.0.5:10911 --learner     gets the log, has no vote
 """
 )
 @group_argument
 @node_argument
 @click.argument("address", metavar="ADDR", type=_address)
-@click.option("--learner", is_flag=True, help="Leave it a learner.")
+@click.option("--learner", is_flag=True, help="Keep it a learner.")
 @data_option
 @cluster_options
 def add(
@@ -96,7 +96,7 @@ def add(
 @node_argument
 @cluster_options
 def promote(*, group: str, node: str, namesrv: str, output: Output) -> None:
-    """Make a voter of a learner."""
+    """Make a learner a voter."""
     with waiting(f"{node} catches up"):
         members = run_admin(namesrv, lambda admin: GroupMembers(admin, group).promote(node))
     _print(members, output)
@@ -104,7 +104,7 @@ def promote(*, group: str, node: str, namesrv: str, output: Output) -> None:
 
 @command.command(
     examples="""\
-  dledger member remove broker-a n0                           the leader, too
+  dledger member remove broker-a n0                           also if it leads
   dledger member remove broker-a n0 --purge                   with its data
 """
 )
@@ -117,15 +117,15 @@ def promote(*, group: str, node: str, namesrv: str, output: Output) -> None:
 def remove(
     *, group: str, node: str, data: Path, purge: bool, yes: bool, namesrv: str, output: Output
 ) -> None:
-    """Take a node out of its group. Its process ends once no member counts on it."""
+    """Remove a node from its group. Its process ends once no member needs it."""
     deleted = ", and delete its data" if purge else ""
-    ask_first(f"Take {node} out of {group}{deleted}", yes=yes)
+    ask_first(f"Remove {node} from {group}{deleted}", yes=yes)
     cluster = local_cluster(data, group, namesrv)
     name, members = f"{group}/{node}", _members(namesrv, group)
     nodes = {} if cluster is None else cluster.nodes
     removed = {} if cluster is None else cluster.removed
     if purge and name not in {**nodes, **removed}:
-        raise CommandError(f"{name} is no node of a cluster in {data}: its data is not there")
+        raise CommandError(f"{name} is not a node of a cluster in {data}: its data is not there")
     if node in members["members"]:
         members = run_admin(namesrv, lambda admin: GroupMembers(admin, group).remove(node))
     elif name not in nodes and not purge:
@@ -134,8 +134,8 @@ def remove(
         )
     if cluster is None or not retire(cluster, group, node):
         print(
-            f"{name} is no node of a cluster in {data}: its process ends by itself once it learns "
-            "of this. One that is down or cut off now may never learn: stop it, and do not start "
+            f"{name} is not a node of a cluster in {data}: its process ends once it learns of the "
+            "removal. If it is down or cut off, it may never learn: stop it, and do not start "
             "it again",
             file=sys.stderr,
         )
@@ -155,14 +155,14 @@ def remove(
 def replace(
     *, group: str, node: str, address: str | None, data: Path, namesrv: str, output: Output
 ) -> None:
-    """A new disk for a node that is dead or wiped.
+    """Give a dead or wiped node a new disk.
 
-    A node that came back on an empty disk is refilled by itself: this only waits for it.
+    A node that starts on an empty disk is refilled by itself. Then this only waits for it.
     """
     members = _members(namesrv, group)
     known = members["members"].get(node)
     if known is None and address is None:
-        raise UsageError(f"{node} is not a member of {group}; `dledger member add` adds")
+        raise UsageError(f"{node} is not a member of {group}; `dledger member add` adds it")
     place = address or known["address"]
     came_back = known is not None and run_admin(
         namesrv, lambda admin: GroupMembers(admin, group).refilled(node, known["address"])
@@ -179,7 +179,7 @@ def replace(
     if cluster is None and address is None:
         raise UsageError(
             f"{node} does not answer at {place}: start a new one with `join = true` in its "
-            "node.toml, and say where it is: dledger member replace GROUP NODE ADDR"
+            "node.toml, and give its address: dledger member replace GROUP NODE ADDR"
         )
     if known is not None:
         run_admin(namesrv, lambda admin: GroupMembers(admin, group).remove(node))
@@ -215,10 +215,10 @@ def _print(members: dict[str, Any], output: Output) -> None:
 
 
 def print_members(members: dict[str, Any]) -> None:
-    """One line a member."""
+    """Prints one line for each member."""
     if members["old_voters"]:
         print(
-            f"{members['group']}: a change is under way, from voters "
+            f"{members['group']}: a change is in progress, from voters "
             f"{', '.join(members['old_voters'])} to {', '.join(members['voters'])}"
         )
     voters = {*members["voters"], *members["old_voters"]}
@@ -240,5 +240,5 @@ def print_members(members: dict[str, Any]) -> None:
 
 
 def _incarnation(text: str) -> str | None:
-    """Of a member that lost its disk, none counts."""
+    """The incarnation; None for a member that lost its disk."""
     return "refilling" if re.fullmatch("0+1", text) else text or None

@@ -50,14 +50,14 @@ command = Group()
 )
 @cluster_options
 def get(*, message_id: str, topic: str | None, namesrv: str, output: Output) -> None:
-    """One message by the id that its acknowledgement gave."""
+    """Print one message by the id of its acknowledgement."""
     message_id = message_id.upper()
     if not MESSAGE_ID.fullmatch(message_id):
-        raise UsageError(f"{quoted(message_id)} is no message id, which has 32 hexadecimal digits")
+        raise UsageError(f"{quoted(message_id)} is not a message id of 32 hexadecimal digits")
     missing = f"no message has the id {message_id}"
     if topic is None:
         messages = run_on_leaders(namesrv, lambda admin: find_by_id(admin, message_id))
-        missing += "; if it is a producer's unique key, say in which topic with --topic"
+        missing += "; if it is a producer's unique key, name its topic with --topic"
     else:
         messages = run_on_leaders(
             namesrv, lambda admin: find_by_unique_key(admin, topic, message_id)
@@ -77,31 +77,35 @@ def get(*, message_id: str, topic: str | None, namesrv: str, output: Output) -> 
     type=topic_name,
     required=True,
     shell_complete=topics,
-    help="Where to look.",
+    help="The topic.",
 )
-@click.option("--key", metavar="K", required=True, help="One of their keys, or the unique key.")
+@click.option("--key", metavar="K", required=True, help="A key, or the unique key.")
 @click.option(
-    "--count", type=COUNT, default=QUERY_MESSAGES, metavar="N", help="At most (default: 64)."
+    "--count",
+    type=COUNT,
+    default=QUERY_MESSAGES,
+    metavar="N",
+    help="At most this many (default: 64).",
 )
 @click.option(
     "--since",
     type=timestamp_ms,
     default="0",
     metavar=TIME,
-    help=f"Stored then or later; {TIME_HELP}.",
+    help=f"Stored at this time or later; {TIME_HELP}.",
 )
 @click.option(
     "--until",
     type=timestamp_ms,
     default=str(INT64_MAX),
     metavar=TIME,
-    help="Stored then or earlier.",
+    help="Stored at this time or earlier.",
 )
 @cluster_options
 def query(
     *, topic: str, key: str, count: int, since: int, until: int, namesrv: str, output: Output
 ) -> None:
-    """The messages of a topic that have a key."""
+    """Print the messages of a topic with a key."""
     messages = run_on_leaders(
         namesrv,
         lambda admin: find_by_key(admin, topic, key, count=count, since=since, until=until),
@@ -110,13 +114,13 @@ def query(
 
 
 @command.command(examples="  dledger message trace 7F0000010A5C2B1D4E8F000001020304\n")
-@click.argument("message_id", metavar="ID", help="The id that the client gave the message.")
+@click.argument("message_id", metavar="ID", help="The message's unique key.")
 @cluster_options
 def trace(*, message_id: str, namesrv: str, output: Output) -> None:
-    """What clients have told of a message, if their message trace is on."""
+    """Print the trace of a message, from clients whose message trace is on."""
     events = run_on_leaders(namesrv, lambda admin: trace_events(admin, message_id))
     if not events:
-        raise CommandError(f"no client has told of a message {message_id} in {TRACE_TOPIC}")
+        raise CommandError(f"{TRACE_TOPIC} has no trace of a message {message_id}")
     if output.document({"id": message_id, "events": [asdict(event) for event in events]}):
         return
     rows = [
@@ -134,7 +138,7 @@ def trace(*, message_id: str, namesrv: str, output: Output) -> None:
 
 
 def _iso(milliseconds: int) -> str:
-    """Of whatever number a client has told."""
+    """The time as ISO 8601, for any number that a client sent."""
     try:
         return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
     except (OverflowError, ValueError, OSError):

@@ -26,9 +26,9 @@ EXAMPLES = """\
   dledger mirror orders --source-profile east --profile west --once
 """
 NOTES = """\
-The topics must exist here, each with a queue for every queue of the source. Nobody else may send to
-them. It may be stopped and started at any time: the last copy in each queue says where to go on. A
-message keeps its body, keys, tags and properties; MIRROR_ORIGIN says where it was stored first.
+The topics must exist here, with at least as many queues as in the source. Nobody else may send to
+them. The command may be stopped and repeated: it continues after the last copy in each queue. A
+message keeps its body, keys, tags and properties; MIRROR_ORIGIN names its first place.
 """
 
 
@@ -38,7 +38,9 @@ message keeps its body, keys, tags and properties; MIRROR_ORIGIN says where it w
     "--source", metavar="ADDR", type=name_servers, help="NameServer of the source cluster."
 )
 @click.option(
-    "--source-profile", metavar="NAME|FILE", help="Who to be there; it may say the NameServer, too."
+    "--source-profile",
+    metavar="NAME|FILE",
+    help="The account there, which may name the NameServer.",
 )
 @click.option(
     "--from",
@@ -47,10 +49,9 @@ message keeps its body, keys, tags and properties; MIRROR_ORIGIN says where it w
     metavar=f"earliest|latest|{TIME}",
     type=place_in_time,
     default="earliest",
-    help=f"Where queues begin that have no copy yet: earliest (default), latest, or a time; "
-    f"{TIME_HELP}.",
+    help=f"Where queues without a copy begin: earliest (default), latest, or a time; {TIME_HELP}.",
 )
-@click.option("--once", is_flag=True, help="End after what the source has now.")
+@click.option("--once", is_flag=True, help="Copy only the present messages of the source.")
 @cluster_options
 def command(
     *,
@@ -82,7 +83,7 @@ async def _mirror(  # noqa: PLR0917 - the command's own parameters
         profile = open_profile(source_profile)
         source, security = source or profile.namesrv, profile.security
     if not source:
-        raise UsageError("--source is missing, and no --source-profile says a NameServer")
+        raise UsageError("--source is missing, and no --source-profile names a NameServer")
     counts = dict.fromkeys(topics, 0)
     progress = Progress("messages copied")
 

@@ -1,7 +1,7 @@
-"""Names of topics and groups for a shell that completes a command.
+"""Names of topics and groups for shell completion.
 
-The cluster is asked that the command would ask: by ``--namesrv``, ``--profile`` or the environment.
-Where it does not answer at once there are no names, and no message: somebody is typing.
+The names come from the command's cluster: that of ``--namesrv``, ``--profile`` or the environment.
+If it does not answer at once, there are no names and no error, because the user is typing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NAMES_MAX = 500
 
 
 def topics(context: click.Context, _parameter: click.Parameter, begun: str) -> list[str]:
-    """Those that begin so. Retries and dead letters only once something is there."""
+    """Topics that begin with ``begun``. Retry and dead letter topics only if it is not empty."""
     from broker.cluster_admin.topics import topic_names  # noqa: PLC0415 - only for a shell
 
     names = _ask(context, topic_names)
@@ -34,7 +34,7 @@ def topics(context: click.Context, _parameter: click.Parameter, begun: str) -> l
 
 
 def groups(context: click.Context, _parameter: click.Parameter, begun: str) -> list[str]:
-    """Consumer groups that begin so."""
+    """Consumer groups that begin with ``begun``."""
     from broker.cluster_admin.consumer_group_views import group_names  # noqa: PLC0415 - as above
 
     return _beginning(begun, _ask(context, group_names))

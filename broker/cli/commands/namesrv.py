@@ -49,31 +49,29 @@ EXAMPLES = """\
   dledger namesrv --http-port 8079                /metrics for Prometheus, /readyz for probes
 """
 NOTES = """\
-docs/configuration.md explains what the file may have, and `dledger config init --kind namesrv`
-writes one. Without the section [security] a NameServer listens for this machine alone, unless it
-is told to be insecure.
+docs/configuration.md explains the file, and `dledger config init --kind namesrv`
+writes one. Without the section [security] a NameServer listens only for this machine, unless
+--insecure is given.
 """
 
 log = logging.getLogger("dledger.nameserver")
 
 
 @click.command(cls=Command, examples=EXAMPLES, notes=NOTES)
-@click.option(
-    "--config", "path", metavar="FILE", help="Settings; the options go before what it says."
-)
+@click.option("--config", "path", metavar="FILE", help="A settings file; options override it.")
 @click.option("--host", type=host_name, help="Default: 127.0.0.1.")
-@click.option("--port", type=PORT, metavar="PORT", help="Default: 9876; 0: any that is free.")
+@click.option("--port", type=PORT, metavar="PORT", help="Default: 9876; 0: any free port.")
 @click.option(
     "--insecure",
     is_flag=True,
     default=None,
-    help="Listen for other machines though nothing protects the NameServer.",
+    help="Listen for other machines although nothing protects the NameServer.",
 )
 @click.option(
     "--http-port",
     type=PORT,
     metavar="N",
-    help="Serve /metrics, /livez and /readyz there; 0: any that is free.",
+    help="Serve /metrics, /livez and /readyz there; 0: any free port.",
 )
 @click.option("--log-level", type=click.Choice(LEVELS), help="Default: info.")
 @click.option("--log-format", type=click.Choice(FORMATS), help="Default: text.")
@@ -99,9 +97,9 @@ def command(*, path: str | None, output: Output, **given: Any) -> int:
         try:
             read = read_name_server_config(path or "", os.environ, changed)
         except ConfigError as error:
-            log.error("the settings stay as they are: %s", error)
+            log.error("the settings are not changed: %s", error)
             return
-        server_log.configure(read.logging)  # all of which may change
+        server_log.configure(read.logging)  # every setting of it may change
         present = take_changes(NAME_SERVER.settings, present, read)
         tell_reopened(present.logging)
 
@@ -147,8 +145,8 @@ async def _serve(
 async def _serve_http(
     nameserver: NameServer, host: str, port: int, access: AccessControl | None, tls: PortTls | None
 ) -> NameServerHttp:
-    """Starts the port of HTTP."""
-    # Imported only if it is wanted: it is three quarters of the start.
+    """Starts the HTTP port."""
+    # Imported only if it is needed: it takes three quarters of the start.
     from broker.nameserver.http_server import NameServerHttp  # noqa: PLC0415 - see above
 
     loop, clock = asyncio.get_running_loop(), time.monotonic
@@ -164,7 +162,8 @@ async def _serve_http(
 
 
 def _reason(error: OSError) -> str:
-    """A name that cannot be resolved has an error number of its own kind."""
+    """The reason. The error numbers of names that cannot be resolved are not those of the
+    system."""
     if isinstance(error, socket.gaierror):
         return error.strerror or str(error)
     return os.strerror(error.errno or 0)

@@ -52,7 +52,7 @@ EXAMPLES = """\
     "path",
     metavar="FILE",
     required=True,
-    help="A node.toml; `dledger config init` writes one, `dledger up` its own.",
+    help="A node.toml; `dledger config init` and `dledger up` write one.",
 )
 @json_option
 def command(path: str, output: Output) -> int:
@@ -62,7 +62,7 @@ def command(path: str, output: Output) -> int:
         raise UsageError(str(error)) from error
     if config.tracing and not _has_opentelemetry():
         raise UsageError(
-            f"{path}: tracing: needs OpenTelemetry: `pip install dledger[tracing]`; or leave it out"
+            f"{path}: tracing: needs OpenTelemetry: `pip install dledger[tracing]`; or omit it"
         )
     hold_hangups()
     show_as(config.name)
@@ -78,12 +78,12 @@ def command(path: str, output: Output) -> int:
 def _has_opentelemetry() -> bool:
     try:
         return importlib.util.find_spec("opentelemetry.exporter.otlp.proto.http") is not None
-    except ModuleNotFoundError:  # one of the packages that it is in
+    except ModuleNotFoundError:  # one of its packages is missing
         return False
 
 
 class ForegroundNode:
-    """The node that this process runs. ``path`` is that of its ``node.toml``."""
+    """The node of this process. ``path`` is that of its ``node.toml``."""
 
     def __init__(
         self, config: NodeConfig, path: str, server_log: ServerLog, output: Output
@@ -95,7 +95,7 @@ class ForegroundNode:
         self._server: BrokerServer[Broker] | None = None
 
     async def serve(self, stop: StopSignal) -> int:
-        """Runs it until it is asked to ``stop``, or its group has removed it. Raises
+        """Runs the node until ``stop``, or until its group has removed it. Raises
         :class:`CommandError`."""
 
         async def start() -> BrokerServer[Broker]:
@@ -109,14 +109,14 @@ class ForegroundNode:
         return 0
 
     def reload(self) -> None:
-        """Opens the log again, and takes what the file says now."""
+        """Reopens the log, and reads the settings again."""
         self._log.reopen()
         try:
             read = read_config(self._path, os.environ)
         except ConfigError as error:
-            log.error("the settings stay as they are: %s", error)
+            log.error("the settings are not changed: %s", error)
             return
-        self._log.configure(read.logging)  # all of which may change
+        self._log.configure(read.logging)  # every setting of it may change
         self._config = take_changes(NODE.settings, self._config, read)
         if self._server is not None:
             self._server.broker.context.settings.config = self._config
@@ -143,10 +143,10 @@ def end_once_removed(
 
 
 def import_server() -> None:
-    """Imports a node's modules as quickly as possible: that is most of a node's start.
+    """Imports a node's modules as fast as possible, because that takes most of a node's start.
 
-    A node's peers need no root certificates, but aiohttp reads the system's when it is imported.
-    The modules make no garbage, so the collector need not run.
+    aiohttp reads the system's root certificates at its import, but a node does not need them. The
+    modules make no garbage, so the collector need not run.
     """
     os.environ["SSL_CERT_FILE"] = os.environ["SSL_CERT_DIR"] = os.devnull
     gc.disable()
@@ -157,12 +157,12 @@ def import_server() -> None:
 
 
 def tune_interpreter() -> None:
-    """The threads that write and sync need the interpreter for microseconds. While the event loop
-    is busy, they wait for it for a whole switch interval (5 ms by default). Messages are too
-    short-lived for a collection after every 700 of them.
+    """Tunes the interpreter for a server. The threads that write and sync need the interpreter for
+    microseconds, but while the event loop is busy they wait for a whole switch interval (5 ms by
+    default). Messages are too short-lived for a collection after every 700 objects.
 
     NumPy is imported when the first keys are sorted. It would start a thread of linear algebra for
-    each core, and each of them spins for a while.
+    each core, and each would spin for a while.
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     keep_freed_memory()

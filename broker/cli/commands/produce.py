@@ -69,13 +69,13 @@ def _key_and_value(text: str) -> tuple[str, str]:
     if not name or not equals:
         raise ValueError(f"{quoted(text)} is not NAME=VALUE")
     if name in SYSTEM_PROPERTIES:
-        raise ValueError(f"{name} has an option of its own")
+        raise ValueError(f"{name} has its own option")
     return _property(name), _property(value)
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is to be sent, and how, as the options say."""
+    """The options: what to send, and how."""
 
     topic: str
     tag: str
@@ -95,7 +95,7 @@ class Request:
 @click.argument("topic", type=topic_name, shell_complete=topics)
 @click.option("--tag", metavar="T", type=_property, default="", help="The tag of every message.")
 @click.option(
-    "--key", metavar="K", type=_property, default="", help="Its key, or several with spaces."
+    "--key", metavar="K", type=_property, default="", help="Its key, or keys separated by spaces."
 )
 @click.option(
     "--delay-level",
@@ -106,12 +106,12 @@ class Request:
 @click.option(
     "--order-by",
     metavar="FIELD",
-    help="Lines are JSON objects, and those with the same value of FIELD stay in order.",
+    help="Lines are JSON objects; those with the same value of FIELD stay in order.",
 )
 @click.option(
     "--key-from",
     metavar="FIELD",
-    help="Lines are JSON objects, and the value of FIELD is the key of the message.",
+    help="Lines are JSON objects; the value of FIELD is the key of the message.",
 )
 @click.option(
     "--property",
@@ -125,16 +125,16 @@ class Request:
     "--deliver-at",
     metavar="TIME",
     type=future_ms,
-    help=f"Deliver then, and not before; {TIME_HELP.replace('as long ago as', 'in')}.",
+    help=f"Deliver at this time; {TIME_HELP.replace('as long ago as', 'in')}.",
 )
-@click.option("--queue", metavar="N", type=WholeRange(0), help="Only to the queues with this id.")
+@click.option("--queue", metavar="N", type=WholeRange(0), help="Send only to queues with this id.")
 @click.option(
     "--file",
     "files",
     metavar="FILE",
     type=DIRECTORY,
     multiple=True,
-    help="Send this file as one message, and read no lines; several may be given.",
+    help="Send this file as one message instead of lines; several may be given.",
 )
 @click.option(
     "--batch",
@@ -162,16 +162,16 @@ def command(
     every = dict(properties)
     if deliver_at is not None:
         if delay_level is not None:
-            raise UsageError("--delay-level and --deliver-at cannot stand together")
+            raise UsageError("--delay-level and --deliver-at cannot be used together")
         every[PROPERTY_DELIVER_AT] = str(deliver_at)
     request = Request(delay_level=delay_level or 0, properties=every, **options)
     if request.key and request.key_from is not None:
-        raise UsageError("--key and --key-from cannot stand together")
+        raise UsageError("--key and --key-from cannot be used together")
     for path in request.files:
         if not path.is_file():
-            raise UsageError(f"{path} does not exist, or is no file")
+            raise UsageError(f"{path} does not exist, or is not a file")
     if request.files and (request.order_by or request.key_from) is not None:
-        raise UsageError("--file sends whole files: leave --order-by and --key-from out")
+        raise UsageError("--file sends whole files: omit --order-by and --key-from")
     return run_session("produce", lambda: _produce(request, output))
 
 
@@ -198,7 +198,7 @@ async def _produce(args: Request, output: Output) -> int:
             await _feed(args, reader, pipeline)
         except BrokenPipeError as error:
             drop_output()
-            raise _incomplete(progress, reader, "nobody reads what is printed") from error
+            raise _incomplete(progress, reader, "the output is closed") from error
         except OSError as error:
             drop_output()
             raise _incomplete(progress, reader, unwritable(error) or str(error)) from error
@@ -236,12 +236,12 @@ async def _queues(producer: Producer, args: Request) -> Sequence[MessageQueue]:
 
 
 async def _feed(args: Request, reader: LineReader, pipeline: Pipeline) -> None:
-    """Puts all lines in. If one fails, those before it are sent all the same."""
+    """Sends all lines. If one cannot be read, those before it are still sent."""
     kind = _message(args, args.key)
     try:
         if args.files:
             for path in args.files:
-                reader.count += 1  # one takes the place of a line
+                reader.count += 1  # a file counts as a line
                 await pipeline.put([kind.with_body(_read_file(path))])
         while not args.files and (lines := await reader.read()):
             if args.order_by is None and args.key_from is None:
@@ -285,7 +285,7 @@ def _fields(line: bytes, number: int) -> dict[str, Any]:
         document = orjson.loads(line)
     except orjson.JSONDecodeError as error:
         raise CommandError(
-            f"line {number} is not JSON ({error}), as --order-by and --key-from want it"
+            f"line {number} is not JSON ({error}), as --order-by and --key-from require"
         ) from None
     if not isinstance(document, dict):
         raise CommandError(f"line {number} is not a JSON object")
@@ -302,8 +302,8 @@ def _field(document: dict[str, Any], field: str, number: int) -> str:
 def _acknowledgements(result: SendResult) -> Iterator[dict[str, object]]:
     """One document for each message of an acknowledged request.
 
-    Brokers of other makes may give only the id of the first message. Then the unique key stands in
-    for the others' ids, by which they can be found as well.
+    Other brokers may give only the id of the first message. Then the unique keys replace the other
+    ids: messages can be found by them, too.
     """
     message_ids = result.message_ids
     if len(message_ids) < result.message_count:

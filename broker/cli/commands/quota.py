@@ -1,4 +1,4 @@
-"""``dledger quota``: how much accounts, topics and clients may send and get in a second."""
+"""``dledger quota``: the rates at which accounts, topics and clients may send and receive."""
 
 from __future__ import annotations
 
@@ -38,9 +38,7 @@ def _entity(type_: str, name: str) -> Entity:
 
 def _rate(name: str, kind: Callable[[str], int] | WholeRange, what: str) -> Callable[[F], F]:
     metavar = "BYTES" if kind is byte_size else "N"
-    return click.option(
-        name, type=kind, metavar=metavar, help=f"{what} in a second; 0: no limit of that."
-    )
+    return click.option(name, type=kind, metavar=metavar, help=f"{what} per second; 0: no limit.")
 
 
 @command.command(
@@ -48,27 +46,27 @@ def _rate(name: str, kind: Callable[[str], int] | WholeRange, what: str) -> Call
     examples="""\
   dledger quota set topic clicks --produce-bytes 1MiB
   dledger quota set account reader1 --consume-messages 500
-  dledger quota set client '*' --produce-messages 100     each client without one of its own
+  dledger quota set client '*' --produce-messages 100     each client without its own quota
 """,
 )
 @entity_arguments
 @_rate("--produce-messages", WholeRange(0), "Messages sent")
 @_rate("--produce-bytes", byte_size, "Bytes of bodies sent, such as 512KiB,")
-@_rate("--consume-messages", WholeRange(0), "Messages given out")
-@_rate("--consume-bytes", byte_size, "Bytes of messages given out, such as 2MiB,")
+@_rate("--consume-messages", WholeRange(0), "Messages delivered")
+@_rate("--consume-bytes", byte_size, "Bytes of messages delivered, such as 2MiB,")
 @group_option
 @cluster_options
 def put(
     *, type_: str, name: str, group: str | None, namesrv: str, output: Output, **rates: int | None
 ) -> None:
-    """Set the quota of an account, a topic or a client id; '*' is each without one of its own.
+    """Set the quota of an account, a topic or a client id; '*': each without its own quota.
 
-    Who is beyond it gets answers later; nothing is dropped. Each node counts for itself. The whole
-    quota is replaced: a rate that is not named has no limit.
+    Beyond a quota, answers come later; nothing is dropped. Each node counts alone. The whole
+    quota is replaced: a rate that is not given has no limit.
     """
     quota = Quota(**{name: rate or 0 for name, rate in rates.items()})
     if not any(quota):
-        raise UsageError("no rate is limited; name one, or take the quota away with `unset`")
+        raise UsageError("no rate is limited; name one, or remove the quota with `unset`")
     _change(_entity(type_, name), quota, group, namesrv, output)
 
 
@@ -77,7 +75,7 @@ def put(
 @group_option
 @cluster_options
 def unset(*, type_: str, name: str, group: str | None, namesrv: str, output: Output) -> None:
-    """Take a quota away."""
+    """Remove a quota."""
     _change(_entity(type_, name), Quota(), group, namesrv, output)
 
 
@@ -117,4 +115,4 @@ def list_quotas(group: str | None, namesrv: str, output: Output) -> None:
         rows,
     )
     if any(entity.name == EACH for _, entity, _ in found):
-        print(f"{EACH} is each without a quota of its own")
+        print(f"{EACH}: each without its own quota")

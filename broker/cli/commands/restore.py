@@ -35,9 +35,9 @@ EXAMPLES = """\
   dledger restore s3://backups/dledger --to data       the newest backup there
 """
 NOTES = """\
-The snapshots are checked as by `dledger verify` before anything is written. Of each group the one
-with most entries is taken. The new cluster has all messages, offsets, topics, groups and accounts
-of that moment; accounts need the cluster-secret of the old cluster. A restore that was cut off
+The snapshots are checked as by `dledger verify` before anything is written. The snapshot of a group
+with most entries is used. The new cluster has all messages, offsets, topics, groups and accounts
+of that moment; accounts need the cluster-secret of the old cluster. An interrupted restore
 can be repeated.
 """
 
@@ -55,11 +55,11 @@ def _renaming(text: str) -> tuple[str, str]:
     metavar="SNAPSHOT...|URL",
     nargs=-1,
     required=True,
-    help="What `dledger snapshot` made: its directory, or those of single replicas in it; or the "
+    help="The directory of `dledger snapshot`, or those of single replicas in it; or the "
     "URL of `dledger backup`.",
 )
 @click.option(
-    "--backup", metavar="NAME", help="Which backup of the URL, as listed (default: the newest)."
+    "--backup", metavar="NAME", help="The name of a backup at the URL (default: the newest)."
 )
 @click.option(
     "--to",
@@ -72,8 +72,8 @@ def _renaming(text: str) -> tuple[str, str]:
     "--config",
     "config_path",
     metavar="FILE",
-    help="Restore the data of one node instead, the one with this node.toml; its members become "
-    "the voters. Do so for each of them, from the same snapshot, before the first one starts.",
+    help="Restore only the data of the node with this node.toml; its members become "
+    "the voters. Do this for each member, from the same snapshot, before the first one starts.",
 )
 @click.option(
     "--rename",
@@ -109,7 +109,7 @@ def command(
         raise UsageError("say where to restore: either --to DIR or --config FILE")
     given = Ports(namesrv_port, port, http_port, grpc_port)
     if config_path is not None and (nodes is not None or given != Ports()):
-        raise UsageError("with --config the file says how many nodes there are, and where")
+        raise UsageError("with --config the file gives the number of nodes and their addresses")
     config = None if config_path is None else _read(config_path)
     target = (directory or Path(config.data if config else "")).absolute()
     require_empty(target)
@@ -138,7 +138,7 @@ def command(
 
 
 def _url(snapshots: Sequence[str], backup: str | None) -> str | None:
-    """The URL of backups, if one is meant."""
+    """The URL of backups, if one is given."""
     urls = [each for each in snapshots if "://" in each]
     if urls and len(snapshots) > 1:
         raise UsageError("name one URL, or directories of snapshots")
@@ -188,7 +188,7 @@ def _configured(config: NodeConfig, groups: Mapping[str, SnapshotSource]) -> Res
     if config.group not in groups:
         known = ", ".join(groups)
         raise UsageError(
-            f"{config.name} is of the group {config.group}, and the snapshot has {known}; "
+            f"{config.name} belongs to the group {config.group}, but the snapshot has {known}; "
             f"--rename OLD={config.group} gives one of them this name"
         )
     source = groups[config.group]

@@ -47,8 +47,8 @@ _permissions = checked(parse_permissions, PermissionTextError)
 _white_list = checked(split_white_list, WhiteListError)
 
 NOTES = """\
-Those that change accounts need an admin: --profile FILE, $DLEDGER_PROFILE, or
-$DLEDGER_ACCESS_KEY and $DLEDGER_SECRET_KEY. docs/security.md tells the rest.
+Commands that change accounts need an admin: --profile FILE, $DLEDGER_PROFILE, or
+$DLEDGER_ACCESS_KEY and $DLEDGER_SECRET_KEY. See docs/security.md.
 """
 
 SECRET_BYTES = 24
@@ -68,16 +68,17 @@ out_option = click.option(
     "--out",
     metavar="FILE",
     type=DIRECTORY,
-    help="Write a profile with its keys, do not print them.",
+    help="Write a profile with its keys instead of printing them.",
 )
 
 
 def account_options(command: F) -> F:
-    """The fields of an account, in the names of request 50; None for those that are not named."""
+    """Options for the fields of an account, with the names of request 50; None for fields that are
+    not given."""
     for name, field, metavar, kind, told in (
         ("--white-list", "whiteRemoteAddress", "ADDRS", _white_list, WHITE_LIST),
         ("--default-group", "defaultGroupPerm", "P", _permission, "Likewise."),
-        ("--default-topic", "defaultTopicPerm", "P", _permission, "Of all others."),
+        ("--default-topic", "defaultTopicPerm", "P", _permission, "For all other topics."),
         ("--group", "groupPerms", "G=P,...", _permissions, "Likewise."),
         ("--topic", "topicPerms", "T=P,...", _permissions, "P is DENY, PUB, SUB or PUB|SUB."),
     ):
@@ -98,7 +99,7 @@ def account_options(command: F) -> F:
 def add(
     *, name: str, admin: bool, out: Path | None, namesrv: str, output: Output, **given: str | None
 ) -> None:
-    """Make an account, and a secret key for it."""
+    """Create an account with a secret key."""
 
     async def work(client: AdminClient) -> None:
         for accounts in (await find_accounts(client)).values():
@@ -137,7 +138,7 @@ def change(
     output: Output,
     **given: str | None,
 ) -> None:
-    """Change an account; what is not named stays."""
+    """Change an account; fields that are not given stay."""
 
     async def work(client: AdminClient) -> None:
         found = (await find_accounts(client)).values()
@@ -152,9 +153,9 @@ def change(
     if made is not None:
         fields["secretKey"] = made.secret_key
     elif out is not None:
-        raise UsageError("--out needs --new-key: nobody tells the secret key that there is")
+        raise UsageError("--out needs --new-key: the present secret key cannot be read")
     if not fields:
-        raise UsageError("nothing is changed; name what shall be")
+        raise UsageError("nothing is changed; name a field")
     run_on_leaders(namesrv, work)
     if made is not None:
         _hand_out(made, out, output)
@@ -221,28 +222,28 @@ def reseal(*, namesrv: str, output: Output) -> None:
     metavar="N",
     type=WholeRange(1, HOURS_MAX),
     default=8,
-    help="It expires after them (default: 8).",
+    help="Its lifetime (default: 8).",
 )
 @namesrv_option
-def token(hours: int, namesrv: str) -> None:  # noqa: ARG001 - taken as by all commands
-    """Print a token for HTTP, made of this client's keys."""
+def token(hours: int, namesrv: str) -> None:  # noqa: ARG001 - an option of all commands
+    """Print a token for HTTP, made with this client's keys."""
     try:
         keys = security_from(os.environ).credentials
     except CredentialsError as error:
         raise CommandError(str(error)) from error
     if keys is None:
-        raise UsageError("whose token? Name a profile with --profile FILE or $DLEDGER_PROFILE")
+        raise UsageError("no account: name a profile with --profile FILE or $DLEDGER_PROFILE")
     expires_ms = int(time.time() * 1000) + hours * 3_600_000
     print(make_token(keys.access_key, keys.secret_key, expires_ms))
 
 
 def _fields(given: Mapping[str, str | None]) -> dict[str, object]:
-    """What is named of an account."""
+    """The given fields of an account."""
     return {name: value for name, value in given.items() if value is not None}
 
 
 def _hand_out(made: Credentials, out: Path | None, output: Output) -> None:
-    """The one time that a secret key is told."""
+    """Writes or prints a secret key, which is shown only once."""
     if out is None:
         document = {"access_key": made.access_key, "secret_key": made.secret_key}
         if not output.document(document):
@@ -250,7 +251,7 @@ def _hand_out(made: Credentials, out: Path | None, output: Output) -> None:
         return
     text = f'access_key = "{made.access_key}"\nsecret_key = "{made.secret_key}"\n'
     ca = security_from(os.environ).ca
-    if ca:  # whom this client believes, the other is to believe too
+    if ca:  # the other client is to trust the same authority
         text += f"ca = {json.dumps(os.path.abspath(ca))}\n"
     try:
         fd = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)

@@ -32,7 +32,7 @@ from store.quoting import quoted
 CERTIFICATE_DAYS = 825
 DAYS_MAX = 36_500
 ALWAYS = ("localhost", "127.0.0.1", "::1")
-"""Hosts in each certificate: commands on the same machine use them."""
+"""Hosts in each certificate, for commands on the same machine."""
 
 
 @click.command(
@@ -48,7 +48,7 @@ ALWAYS = ("localhost", "127.0.0.1", "::1")
     "nodes",
     metavar="[NODE]...",
     nargs=-1,
-    help="GROUP/NODE=HOST[,HOST...], NAMESERVER=HOST[,HOST...], or a node.toml, which names all "
+    help="GROUP/NODE=HOST[,HOST...], NAMESERVER=HOST[,HOST...], or a node.toml, for all "
     "members of its group.",
 )
 @click.option("--cluster", help=f"Its name; default: a node.toml's, else {DEFAULT_CLUSTER}.")
@@ -57,9 +57,9 @@ ALWAYS = ("localhost", "127.0.0.1", "::1")
     metavar="N",
     type=WholeRange(1, DAYS_MAX),
     default=CERTIFICATE_DAYS,
-    help=f"Certificates expire after them (default: {CERTIFICATE_DAYS}).",
+    help=f"The lifetime of certificates (default: {CERTIFICATE_DAYS}).",
 )
-@click.option("--renew", is_flag=True, help="Replace certificates that are there, by the same CA.")
+@click.option("--renew", is_flag=True, help="Replace existing certificates, by the same CA.")
 @json_option
 def init(
     *,
@@ -70,7 +70,7 @@ def init(
     renew: bool,
     output: Output,
 ) -> None:
-    """Make the certificates and secrets of a cluster, or what of them is missing."""
+    """Make the certificates and secrets of a cluster, or the missing ones."""
     from broker.certificates.security_directory import (  # noqa: PLC0415 - it takes a while
         SecurityDirectoryError,
         init_directory,
@@ -86,11 +86,11 @@ def init(
         return
     print(f"{files.directory}: made {', '.join(made.written) or 'nothing'}")
     if made.kept:
-        print(f"left as they were: {', '.join(made.kept)}")
+        print(f"kept: {', '.join(made.kept)}")
     print(
         "Each node needs ca.pem, cluster-secret, its own certificate and key, and admin.toml for "
-        "its first start; nobody but you needs ca-key.pem.\n"
-        "Then say in each node.toml, and in the NameServer's file:\n\n"
+        "its first start; only you need ca-key.pem.\n"
+        "Then add to each node.toml, and to the NameServer's file:\n\n"
         f'[security]\ndirectory = "{files.directory}"'
     )
 
@@ -98,14 +98,14 @@ def init(
 @click.command(
     cls=Command,
     examples="""\
-  dledger security revoke security broker-a/n3       then copy the file revoked to each node
+  dledger security revoke security broker-a/n3       then copy the file `revoked` to each node
 """,
 )
 @click.argument("directory", metavar="DIR")
 @click.argument("nodes", metavar="NODE...", nargs=-1, required=True, help="GROUP/NODE.")
 @json_option
 def revoke(*, directory: str, nodes: tuple[str, ...], output: Output) -> None:
-    """List the certificates of lost nodes as revoked: other nodes refuse them."""
+    """Revoke the certificates of lost nodes: other nodes refuse them."""
     from broker.certificates import security_directory  # noqa: PLC0415 - it takes a while
 
     names = ["/".join(filter(None, _name(each))) for each in nodes]
@@ -117,20 +117,20 @@ def revoke(*, directory: str, nodes: tuple[str, ...], output: Output) -> None:
     if output.document({"file": files.revoked, "serials": serials}):
         return
     print(f"{files.revoked}: {', '.join(serials)}")
-    print("Copy it into the security directory of each node: it ends their connections, too.")
+    print("Copy it into the security directory of each node: it also ends open connections.")
 
 
 @click.command(
     cls=Command,
     examples="""\
-  dledger security status security        until when they last, and what is wrong with them
-  dledger security status                 how the running nodes are set
+  dledger security status security        certificates: when they expire, and what is wrong
+  dledger security status                 the security settings of the running nodes
 """,
 )
 @click.argument("directory", metavar="[DIR]", required=False)
 @cluster_options
 def status(*, directory: str | None, namesrv: str, output: Output) -> int:
-    """How certificates, or running nodes, are."""
+    """Check certificates, or show the security of running nodes."""
     if directory is None:
         return _status_of_nodes(namesrv, output)
     return _status_of_files(directory, output)
@@ -139,14 +139,14 @@ def status(*, directory: str | None, namesrv: str, output: Output) -> int:
 def _named(
     nodes: tuple[str, ...], cluster: str | None
 ) -> tuple[str, dict[PeerIdentity, list[str]]]:
-    """The cluster, and whom to certify with which hosts. Raises :class:`UsageError`."""
+    """The cluster, and the nodes to certify with their hosts. Raises :class:`UsageError`."""
     found: dict[tuple[str, str], dict[str, None]] = {}
     for each in nodes:
         name, equals, hosts = each.partition("=")
         if not equals and os.path.isfile(each):
             told, members = _members(each)
             if cluster not in (None, told):
-                raise UsageError(f"{each} is of the cluster {told}, and not of {cluster}")
+                raise UsageError(f"{each} is of the cluster {told}, not of {cluster}")
             cluster = told
             for key, listens in members.items():
                 found.setdefault(key, {}).update(dict.fromkeys(listens))
@@ -154,7 +154,7 @@ def _named(
         found.setdefault(_name(name), {}).update(dict.fromkeys(_hosts(hosts)))
     cluster = cluster or DEFAULT_CLUSTER
     if not GROUP_NAME.fullmatch(cluster):
-        raise UsageError(f"--cluster: {quoted(cluster)} is no name of a cluster")
+        raise UsageError(f"--cluster: {quoted(cluster)} is not the name of a cluster")
     return cluster, {
         PeerIdentity(cluster, group, node): [*dict.fromkeys((*hosts, *ALWAYS))]
         for (group, node), hosts in found.items()

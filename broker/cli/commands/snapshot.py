@@ -1,7 +1,7 @@
 """``dledger snapshot``.
 
-A node writes a snapshot over HTTP only below the directories that its ``node.toml`` names, or else
-in one of its own. A snapshot that a node of this machine made is moved to its target.
+On request over HTTP a node writes a snapshot only below the ``snapshot_dirs`` of its ``node.toml``,
+or into its own directory. A snapshot of a node on this machine is moved to the target.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ EXAMPLES = """\
     metavar="DIR",
     type=DIRECTORY,
     required=True,
-    help="A new directory: the snapshot of each node comes to DIR/<group>/<node>/; a node on "
+    help="A new directory: the snapshot of each node goes to DIR/<group>/<node>/. A node on "
     "another machine writes it there itself, if snapshot_dirs of its node.toml allows it. "
-    "Links to live files are made where DIR is on the same file system: "
-    "copy a snapshot before you change a byte of it.",
+    "If DIR is on the same file system, it has links to live files: "
+    "copy a snapshot before you change it.",
 )
 @cluster_options
 def command(out: Path, namesrv: str, output: Output) -> None:
@@ -81,8 +81,8 @@ def command(out: Path, namesrv: str, output: Output) -> None:
 
 
 def _require_usable(out: Path) -> None:
-    """Raises :class:`CommandError` for a wrong place: snapshots of two moments in one directory
-    would look like an inconsistent one."""
+    """Raises :class:`CommandError` for an unusable directory: snapshots of two moments in one
+    directory would look inconsistent."""
     if any((parent / "commitlog").is_dir() for parent in Path(os.path.realpath(out)).parents):
         raise CommandError(f"{out}: a snapshot cannot be in the directory of a replica")
     try:
@@ -101,7 +101,7 @@ async def _take_all(nodes: list[NodeView], out: Path) -> list[dict[str, Any]]:
 
 
 def _fetched(result: dict[str, Any], out: Path) -> dict[str, Any]:
-    """The result, once the snapshot is in its place; else with an ``error``."""
+    """Moves the snapshot to its target. Returns the result, with an ``error`` if that failed."""
     wanted = out / result["replica"]
     if "error" in result or result["directory"] == str(wanted):
         return result
@@ -110,11 +110,11 @@ def _fetched(result: dict[str, Any], out: Path) -> dict[str, Any]:
         fetch_snapshot(made, wanted, result)
     except NotHereError:
         error = (
-            f"its machine has it in {made}: move it from there, "
-            f"and let snapshot_dirs of its node.toml name {out.parent} for the next time"
+            f"the snapshot is on its machine in {made}: move it from there, "
+            f"and add {out.parent} to snapshot_dirs in its node.toml for the next time"
         )
     except OSError as fault:
-        error = f"it lies in {made}, and cannot be moved to {wanted}: {fault.strerror or fault}"
+        error = f"it is in {made} and cannot be moved to {wanted}: {fault.strerror or fault}"
     else:
         return {**result, "directory": str(wanted)}
     return {"replica": result["replica"], "error": error}

@@ -18,7 +18,7 @@ from broker.cli.terminal.progress import waiting
 
 EXAMPLES = """\
   dledger start broker-a/n0
-  dledger start n0 n1 n2           all at once, quicker than one after the other
+  dledger start n0 n1 n2           all at once, faster than one after the other
 """
 
 
@@ -28,7 +28,7 @@ EXAMPLES = """\
     nargs=-1,
     required=True,
     metavar="NODE...",
-    help="group/node, such as broker-a/n0, or namesrv; of several, those that do not run start.",
+    help="group/node, such as broker-a/n0, or namesrv; of several, those that run are skipped.",
 )
 @data_option
 @json_option
@@ -40,7 +40,7 @@ def command(command_line: CommandLine, nodes: tuple[str, ...], data: Path, outpu
     if len(processes) > 1:
         for process in processes:
             if process not in missing:
-                print(f"{process.name} runs already", file=sys.stderr)
+                print(f"{process.name} is running already", file=sys.stderr)
         processes = missing
     for process in processes:
         process.start(forking(command_line))

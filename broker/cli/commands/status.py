@@ -47,7 +47,7 @@ def command(watch: float | None, namesrv: str, output: Output) -> int:
             click.clear()
         try:
             _show(namesrv, output)
-        except CommandError as error:  # it was there, so it may come back
+        except CommandError as error:  # it answered before, so it may come back
             print(error, file=sys.stderr)
     return code
 
@@ -64,7 +64,7 @@ def _show(namesrv: str, output: Output) -> int:
 
 
 def print_groups(groups: list[GroupView]) -> None:
-    """One line a node; the lag is counted in entries behind the leader."""
+    """Prints one line for each node. The lag is counted in entries behind the leader."""
     for group in groups:
         leader = group.leader_node
         if group.gone_seconds is not None:
@@ -78,17 +78,17 @@ def print_groups(groups: list[GroupView]) -> None:
         if group.health is not None and group.gone_seconds is None and not group.healthy:
             print(f"{group.group}: {group.health.problem}")
         if group.joint:
-            print(f"{group.group}: a change of the voters is under way")
+            print(f"{group.group}: a change of the voters is in progress")
     _print_table(groups)
     running = [node for group in groups for node in group.nodes if node.role != DOWN]
     if len({node.version for node in running}) > 1:
-        which = (f"{node.node} {node.version or 'does not tell'}" for node in running)
+        which = (f"{node.node} {node.version or 'unknown'}" for node in running)
         print(f"versions differ: {', '.join(which)}")
     for node in (node for group in groups for node in group.nodes):
         if node.disk == "full":
             print(f"{node.node}: its disk is full; messages are refused while it leads")
         if node.refilling:
-            print(f"{node.node}: is refilled by its peers, entry {node.refilling}")
+            print(f"{node.node}: is being refilled by its peers, entry {node.refilling}")
         if node.security.get("exposed"):
             print(f"{node.node}: {EXPOSED}")
         for told in node.damage:

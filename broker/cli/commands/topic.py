@@ -50,7 +50,7 @@ from broker.topics_and_groups import MESSAGE_TYPE, MESSAGE_TYPES, RETENTION_MS
 QUEUES_MAX = STATE.queues_max
 
 UNSET = "unset"
-"""In the place of a length of time: the topic has no retention of its own."""
+"""Instead of a length of time: the topic has no retention of its own."""
 
 command = Group()
 add_move_command(command)
@@ -59,8 +59,7 @@ known_argument = click.argument("name", type=topic_name, shell_complete=topics)
 
 
 def retention(text: str) -> int:
-    """The type of an option that is a retention; gives milliseconds, 0 for none. Raises
-    ``ValueError``."""
+    """The milliseconds of a retention option, 0 for none. Raises ``ValueError``."""
     return 0 if text == UNSET else length_ms(text)
 
 
@@ -69,41 +68,39 @@ settings_options = options(
         "--queues",
         type=WholeRange(1, QUEUES_MAX),
         metavar="N",
-        help=f"Of each broker group, 1 to {QUEUES_MAX} (default: {QUEUES_USUAL}, or as many as "
-        "a topic that exists has).",
+        help=f"On each broker group, 1 to {QUEUES_MAX} (default: {QUEUES_USUAL}, or unchanged).",
     ),
     click.option(
         "--fewer",
         is_flag=True,
-        help="Take queues away from a topic that has more; consumers no longer see what is in "
-        "them.",
+        help="Allow fewer queues than now; consumers no longer see messages in the others.",
     ),
     click.option(
         "--retention",
         type=retention,
         metavar=f"LENGTH|{UNSET}",
-        help="How old a message may become that consumers get, such as 24h or 7d; not longer "
-        "than the log is kept (default: that long, or as it is).",
+        help="The age up to which consumers get a message, such as 24h or 7d; not above the "
+        "retention of the log (default: that, or unchanged).",
     ),
     click.option(
         "--type",
         "message_type",
         type=click.Choice(MESSAGE_TYPES),
-        help="The type of message that it takes (default: all, or as it is); UNSPECIFIED and "
-        "MIXED are all.",
+        help="The message type that it allows (default: all, or unchanged); UNSPECIFIED and "
+        "MIXED allow all.",
     ),
     click.option(
         "--perm",
         type=click.Choice(list(PERMISSIONS)),
-        help="Whether clients may read and write (default: rw, or as it is).",
+        help="Whether clients may read and write (default: rw, or unchanged).",
     ),
     click.option(
         "--order/--no-order",
         default=None,
-        help="Whether brokers say to clients that the order of a queue matters.",
+        help="Whether routes tell clients that the order of a queue matters.",
     ),
 )
-"""The settings of a topic; None for those that are not named."""
+"""Options for the settings of a topic; None for settings that are not given."""
 
 
 @command.command(
@@ -142,7 +139,7 @@ def create(
 ) -> None:
     """Create a topic, or change its settings."""
     if broker and cluster:
-        raise UsageError("-b and -c cannot stand together")
+        raise UsageError("-b and -c cannot be used together")
 
     async def work(admin: AdminClient) -> tuple[dict[str, TopicConfig], int, bool]:
         addresses = await leaders_of(admin, broker, cluster or DEFAULT_CLUSTER)
@@ -157,13 +154,13 @@ def create(
     elif changed:
         print(f"changed {name} to {count} queues on {where}")
     else:
-        print(f"{name} has {count} queues already on {where}")
+        print(f"{name} already has {count} queues on {where}")
 
 
 @command.command(
     examples="""\
   dledger topic alter orders --queues 16
-  dledger topic alter orders --perm r           no more messages, but what there is can be read
+  dledger topic alter orders --perm r           takes no more messages; the present ones can be read
   dledger topic alter orders --retention 24h
   dledger topic alter orders --retention unset   as long as the log is kept
 """
@@ -172,10 +169,10 @@ def create(
 @settings_options
 @cluster_options
 def alter(*, name: str, fewer: bool, namesrv: str, output: Output, **given: Any) -> None:
-    """Change the settings of a topic that exists; what is not named stays."""
+    """Change the settings of a topic; others stay."""
     changes = _changes(given)
     if not changes:
-        raise UsageError("nothing is changed; name what shall be")
+        raise UsageError("nothing is changed; name a setting")
 
     async def work(admin: AdminClient) -> dict[str, TopicConfig]:
         addresses = [*(await admin.route(name)).masters.values()]
@@ -198,7 +195,7 @@ SETTINGS = ("READ QUEUES", "WRITE QUEUES", "PERM", "ORDER", "TYPE", "RETENTION")
 
 
 def _told(config: TopicConfig) -> tuple[object, ...]:
-    """What a table of settings says of a topic."""
+    """The cells of a topic in a table of settings."""
     return (
         config[READ_QUEUES],
         config[WRITE_QUEUES],
@@ -210,7 +207,7 @@ def _told(config: TopicConfig) -> tuple[object, ...]:
 
 
 def _changes(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that were given, by RocketMQ's names."""
+    """The given settings, by RocketMQ's names."""
     changes = {}
     if given["queues"] is not None:
         changes = {READ_QUEUES: given["queues"], WRITE_QUEUES: given["queues"]}
@@ -226,7 +223,7 @@ def _changes(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def retention_text(config: TopicConfig) -> str:
-    """How long the topic's messages are kept; that of the log where it says nothing itself."""
+    """The retention of a topic, as text."""
     kept_ms = config.get(RETENTION_MS)
     return length_text(kept_ms) if kept_ms else "as the log"
 
@@ -238,7 +235,7 @@ def retention_text(config: TopicConfig) -> str:
   dledger topic list --long                     their settings on each broker group
 """,
 )
-@click.option("--long", "with_settings", is_flag=True, help="Ask the leaders for their settings.")
+@click.option("--long", "with_settings", is_flag=True, help="Show the settings on each leader.")
 @cluster_options
 def list_topics(*, with_settings: bool, namesrv: str, output: Output) -> None:
     """The topics that the NameServer knows."""

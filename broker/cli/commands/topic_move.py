@@ -25,15 +25,15 @@ from broker.cluster_admin.admin_client import run_on_leaders
 from broker.cluster_admin.topic_move import Place, Remaining, TopicMove, Waiting
 
 SETTLE_SECONDS = 35.0
-"""Pace: clients of RocketMQ ask for routes every 30 s. Until then they know of no new target, and
-send to a source that is gone, which would create the topic there again."""
+"""Pace: clients of RocketMQ ask for routes every 30 s. Until then they do not know the target, and
+send to the source; that could create a deleted topic there again."""
 
 LOOK_SECONDS = 1.0
-"""Pace: between two looks at what consumers have still to read."""
+"""Pace: the seconds between two checks of the messages that remain."""
 
 
 def add_move_command(group: Group) -> None:
-    """Adds ``move``."""
+    """Adds ``move`` to ``dledger topic``."""
     group.command("move", examples=EXAMPLES)(move)
 
 
@@ -45,13 +45,13 @@ EXAMPLES = """\
 
 
 @click.option(
-    "--from", "source", metavar="GROUP", required=True, help="The broker group it leaves."
+    "--from", "source", metavar="GROUP", required=True, help="The broker group that it leaves."
 )
-@click.option("--to", "target", metavar="GROUP", required=True, help="The one that gets it.")
+@click.option("--to", "target", metavar="GROUP", required=True, help="The broker group it goes to.")
 @click.option(
     "--in-order/--no-in-order",
     default=None,
-    help="Nobody sends to the topic until the source is empty, so no message is consumed before an "
+    help="The topic takes no messages until the source is empty, so none is consumed before an "
     "earlier one (default: as the topic's order says).",
 )
 @click.option(
@@ -66,8 +66,8 @@ EXAMPLES = """\
     metavar="SECONDS",
     default=SETTLE_SECONDS,
     show_default=True,
-    help="How long clients have to learn of a step: of the target before the source is closed (not "
-    "with --in-order), and of that before the topic is deleted there.",
+    help="How long clients have to learn of a step: before the source is closed (not "
+    "with --in-order), and before the topic is deleted there.",
 )
 @click.argument("name", type=topic_name)
 @dry_run_option
@@ -86,11 +86,11 @@ def move(
     namesrv: str,
     output: Output,
 ) -> None:
-    """Move a topic from one broker group to another; run again, it goes on.
+    """Move a topic from one broker group to another; a repeated run continues.
 
-    The target gets the topic, the source takes no more messages, consumers read what is there, and
-    the topic is deleted at the source. Exit code 1 while consumers have not read it all. In the end
-    the target takes messages, also where the source did not.
+    The target gets the topic, the source takes no more messages, consumers read its messages, and
+    the topic is deleted at the source. Exit code 1 while consumers have not read all. At the end
+    the target takes messages, even if the source did not.
     """
     topic_move = TopicMove(name, source, target, in_order=in_order)
     at_source, at_target, remaining = run_on_leaders(namesrv, topic_move.look)
@@ -102,7 +102,7 @@ def move(
     if at_source.config:
         if run_on_leaders(namesrv, topic_move.open_target):
             tell(f"created {name} on {target}")
-        # An earlier run may have been cut off in any wait, so each run waits itself.
+        # An earlier run may have been interrupted in any wait, so each run waits.
         if at_source.writable and not topic_move.keeps_order(at_source, at_target):
             with waiting("producers learn of the target"):
                 time.sleep(settle)
@@ -114,27 +114,27 @@ def move(
         with waiting(f"producers learn that {source} takes no more messages"):
             time.sleep(max(0.0, settled_at - time.monotonic()))
         ask_first(f"Delete {name} and its {drained().messages} messages on {source}", yes=yes)
-        drained()  # more may have become due in the time that the answer took
+        drained()  # more messages may have become due before the answer
     run_on_leaders(namesrv, topic_move.finish)
     if not output.document({"topic": name, "from": source, "to": target, "moved": True}):
         print(f"moved {name} from {source} to {target}")
 
 
 def _teller(output: Output) -> Callable[[str], None]:
-    """Tells of a step, where the result is for people."""
+    """Prints a step, if the output is for people."""
     return print if output is Output.TABLE else lambda _text: None
 
 
 def _drained(
     topic_move: TopicMove, name: str, source: str, namesrv: str, *, waits: bool, yes: bool
 ) -> Remaining:
-    """Once consumers have read the source. Raises :class:`CommandError` if nobody waits for it, or
-    if something would be lost and nobody said ``yes`` to that."""
+    """Waits until consumers have read the source. Raises :class:`CommandError` if they have not and
+    ``waits`` is False, or if messages would be lost and ``yes`` is False."""
     while True:
         remaining = run_on_leaders(namesrv, topic_move.remaining)
         if remaining.drained and not yes:
             waiting_there = run_on_leaders(namesrv, topic_move.waiting)
-            # Asked again: what waited may have become due meanwhile, and then neither has told it.
+            # Asked again: a message may have become due between the two, and be in neither.
             remaining = run_on_leaders(namesrv, topic_move.remaining)
             if remaining.drained:
                 _refuse_loss(name, source, remaining, waiting_there)
@@ -153,8 +153,8 @@ def _drained(
 def _refuse_loss(name: str, source: str, remaining: Remaining, waiting_there: Waiting) -> None:
     if not remaining.lags and remaining.messages:
         raise CommandError(
-            f"no group has a place in {name} on {source}, and its {remaining.messages} messages "
-            "would be deleted unread; --yes does it all the same"
+            f"no group has an offset in {name} on {source}, and its {remaining.messages} messages "
+            "would be deleted unread; --yes deletes them"
         )
     if waiting_there.messages:
         raise CommandError(
@@ -163,8 +163,8 @@ def _refuse_loss(name: str, source: str, remaining: Remaining, waiting_there: Wa
         )
     if waiting_there.unread:
         raise CommandError(
-            f"{waiting_there.unread} scheduled messages or open transactions wait on {source} of "
-            f"which it is not known whether they are of {name}, and then they would be lost; run "
+            f"{waiting_there.unread} scheduled messages or open transactions wait on {source}; it "
+            f"is unknown whether they are of {name} and would be lost; run "
             "this again later, or with --yes if it has none"
         )
 

@@ -33,7 +33,8 @@ EXAMPLES = """\
 """
 
 LOOK_AGAIN_SECONDS = 1.0
-"""The end of another command's process does not wake us."""
+"""The interval of checks for ended processes: the end of another command's process sends no
+signal."""
 
 
 @click.command(cls=Command, examples=EXAMPLES)
@@ -47,7 +48,7 @@ LOOK_AGAIN_SECONDS = 1.0
     "or in memory on a majority (async).",
 )
 @port_options
-@click.option("--detach", is_flag=True, help="Return when the cluster serves, and let it run.")
+@click.option("--detach", is_flag=True, help="Return once the cluster serves; it keeps running.")
 @json_option
 @click.pass_obj
 def command(
@@ -80,7 +81,7 @@ def command(
         signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
         try:
             _print_ready(cluster, serving, output, detached=detach)
-        except BrokenPipeError:  # the cluster runs, even if nobody reads this
+        except BrokenPipeError:  # the cluster runs even if the output is closed
             drop_output()
         stays = detach
         reported = _report_ended(cluster, frozenset())
@@ -94,9 +95,9 @@ def command(
 def _ended_by_others(
     cluster: LocalCluster, awaited: set[signal.Signals], reported: frozenset[str]
 ) -> bool:
-    """Waits for a signal, or until nothing runs any more; returns whether nothing runs.
+    """Waits for a signal, or until no process runs; returns whether no process runs.
 
-    In that case nothing is left to stop: a process of a moment later belongs to another `up`.
+    Then nothing is left to stop: a process that starts later belongs to another `up`.
     """
     while cluster.running:
         came = signal.sigtimedwait(awaited, LOOK_AGAIN_SECONDS)
@@ -106,7 +107,7 @@ def _ended_by_others(
         with suppress(OSError):  # the terminal may be closed
             print("stopping ...", file=sys.stderr)
         return False
-    print("all processes have ended, and so does `dledger up`", file=sys.stderr)
+    print("all processes have ended, so `dledger up` ends", file=sys.stderr)
     return True
 
 
@@ -137,21 +138,22 @@ Stop        {f"dledger down{data_hint(cluster.directory)}" if detached else "Ctr
 
 
 def _report_ended(cluster: LocalCluster, reported: frozenset[str]) -> frozenset[str]:
-    """Prints which processes have ended, without those ``reported``; returns their names."""
+    """Prints the ended processes that are not in ``reported``; returns the names of all ended
+    ones."""
     ended = [
         process
         for process in cluster.processes
         if process.exit_code is not None and process.name not in reported
     ]
     for process in ended:
-        if process.exit_code == 0:  # another command told it to, and has said so
+        if process.exit_code == 0:  # another command stopped it
             print(f"{process.name} was stopped", file=sys.stderr)
             continue
-        # A node that ended by itself has said what to do first.
+        # A node that ended by itself has printed what to fix.
         when = "once that is fixed, " if (process.exit_code or 0) > 0 else ""
         print(
             f"{process.describe_end()}\n"
-            f"{when}`dledger start {process.name}{data_hint(cluster.directory)}` brings it back",
+            f"{when}`dledger start {process.name}{data_hint(cluster.directory)}` starts it again",
             file=sys.stderr,
         )
     return frozenset(process.name for process in ended)

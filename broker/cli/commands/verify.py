@@ -35,7 +35,7 @@ something could not be read or checked
     nargs=-1,
     required=True,
     type=DIRECTORY,
-    help="A replica's directory, or one that holds several.",
+    help="The directory of a replica, or of several.",
 )
 @json_option
 def command(directories: tuple[Path, ...], output: Output) -> int:
@@ -77,7 +77,7 @@ def _print(verification: Verification) -> None:
         unknown = [report.name for report in verification.replicas if report.state == "unknown"]
         if unknown:
             print(
-                f"state of the broker not compared, as no other replica has a checkpoint of the "
+                "state of the broker not compared: no other replica has a checkpoint of the "
                 f"same entry: {', '.join(unknown)}"
             )
 

@@ -1,1 +1,1 @@
-"""A cluster on this machine: its ports, its processes, and when it is ready."""
+"""A cluster on this machine: its ports, its processes, its readiness."""

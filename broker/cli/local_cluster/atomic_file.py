@@ -1,4 +1,4 @@
-"""Files that are written as a whole or not at all."""
+"""Files that are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from pathlib import Path
 
 
 def open_nonblocking(path: str, flags: int) -> int:
-    """For ``open(opener=...)``: a pipe instead of a file is an error; nothing waits for it."""
+    """For ``open(opener=...)``: a pipe instead of a file is an error, instead of a wait."""
     fd = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     os.set_blocking(fd, True)
     return fd
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """The old file stays if this one cannot be written. Raises ``OSError`` with the path."""
+    """Writes a file. If that fails, the old file stays. Raises ``OSError`` with the path."""
     new = path.with_name(f"{path.name}.new")
     try:
-        new.unlink(missing_ok=True)  # of any kind: a read of a pipe would wait
+        new.unlink(missing_ok=True)  # also a pipe, which would block a reader
         new.write_text(text, encoding="utf-8")
         new.replace(path)
     except OSError as error:

@@ -1,14 +1,13 @@
-"""Starting servers as forks of a command that has imported what they need.
+"""Starts servers as forks of a command that has imported their modules.
 
-Starting an interpreter and importing a broker's modules takes half a second of CPU time. Servers
-that start together share the imports of the command; one alone saves its own. A fork runs the
-command line that it shows, in a session and with files of its own. `ps -e` and `top` show the
-node's name, as for any server (``cli/terminal/foreground.py``); `ps -f` shows the arguments of the
-command.
+Starting an interpreter and importing a broker's modules takes half a second of CPU time. Forked
+servers share the imports of the command. A fork has a session and files of its own. `ps -e` and
+`top` show the node's name, as for any server (``cli/terminal/foreground.py``); `ps -f` shows the
+arguments of the command.
 
-Only a process with one thread may do this: a lock that another thread holds at that moment would be
-held for ever in the fork. With more threads, and from programs that may have any number, the
-command line is executed.
+Only a process with one thread may fork: a lock that another thread holds at that moment would be
+held for ever in the fork. A process with more threads, or with an unknown number, executes the
+command line instead.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ from broker.config.config_file import setting_variables
 
 TASKS = "/proc/self/task"
 FIRST_FREE_FD = 3
-"""Behind stdin, stdout and stderr."""
+"""The first descriptor behind stdin, stdout and stderr."""
 
 
 class ForkedChild:
-    """A fork of this process. Two processes never wait for the same child."""
+    """A fork of this process. Only this process waits for it."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -49,7 +48,7 @@ class ForkedChild:
         return self._code
 
     def wait(self, timeout: float) -> int:
-        """As :meth:`poll`, after at most ``timeout`` seconds.
+        """As :meth:`poll`, but waits for at most ``timeout`` seconds.
 
         Raises ``subprocess.TimeoutExpired`` if it still runs then.
         """
@@ -69,11 +68,11 @@ class ForkedChild:
 
 
 class CommandLine(Protocol):
-    """How a fork runs what it was started for."""
+    """Runs the command of a fork."""
 
     @property
     def prepare(self) -> Callable[[str], None]:
-        """Imports the modules of a command before there are several processes of it."""
+        """Imports the modules of a command, before the forks."""
 
     @property
     def run(self) -> Callable[[Sequence[str]], int]:
@@ -95,11 +94,11 @@ def fork(command_line: CommandLine, arguments: Sequence[str], log: BinaryIO) -> 
     sys.stdout.flush()
     sys.stderr.flush()
     # Objects of the command are never collected in the fork: an open file would close a descriptor
-    # that is another one by then.
+    # that belongs to another file by then.
     gc.freeze()
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:
-        # In the fork the command's handlers would end everything that it started.
+        # In the fork the command's handlers would end all processes of the command.
         signal.pthread_sigmask(signal.SIG_BLOCK, TERMINATION_SIGNALS)
         pid = os.fork()
         if pid == 0:
@@ -112,14 +111,14 @@ def fork(command_line: CommandLine, arguments: Sequence[str], log: BinaryIO) -> 
 def _run(
     command_line: CommandLine, arguments: Sequence[str], log: BinaryIO, mask: Iterable[int]
 ) -> NoReturn:
-    """In the fork, with the signals blocked; ``mask`` is its mask from then on."""
+    """Runs in the fork, with the signals blocked; ``mask`` is the signal mask from then on."""
     code = EXIT_FAILED
     try:
         _become(log)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         code = command_line.run(arguments[len(DLEDGER) :])
     finally:
-        # Nothing of the command may go on in the fork.
+        # Nothing of the command may continue in the fork.
         try:
             if sys.exc_info()[0] is not None:
                 sys.excepthook(*sys.exc_info())
@@ -129,7 +128,7 @@ def _run(
 
 
 def _become(log: BinaryIO) -> None:
-    """A process like after exec: session, signals and files are its own."""
+    """Makes the fork a process as after exec: with its own session, signals and files."""
     os.setsid()
     for name in setting_variables(os.environ):
         del os.environ[name]

@@ -1,13 +1,13 @@
-"""A cluster on this machine, as `dledger up` makes it: its directory, its ports, its processes.
+"""A cluster of `dledger up` on this machine: its directory, its ports, its processes.
 
 ::
 
-    <data>/namesrv/pid, log/namesrv.log          the NameServer
-    <data>/<group>/<node>/node.toml              what a node is started with
-    <data>/<group>/<node>/pid, log/node.log      its process; the rest is the replica's
-    <data>/<group>/<node>/removed                of a node that is no member any more; not started
+    <data>/namesrv/pid, log/namesrv.log          the NameServer <data>/<group>/<node>/node.toml the
+    settings of a node <data>/<group>/<node>/pid, log/node.log      its process; the rest is the
+    replica's <data>/<group>/<node>/removed                marks a node that is no longer a member;
+    it is not started
 
-The files say everything: a cluster is found again from its directory alone.
+A cluster is found by its directory alone: the files have everything.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ REMOVED_FILE = "removed"
 """Marks the directory of a node that `dledger member remove` took out of its group."""
 
 NAMESRV = "namesrv"
-"""The name of the NameServer where a node may be named."""
+"""The name of the NameServer in commands that take a node."""
 
 
 class LocalCluster:
@@ -63,7 +63,7 @@ class LocalCluster:
     def __init__(
         self, directory: Path, configs: Sequence[NodeConfig], removed: Sequence[NodeConfig] = ()
     ) -> None:
-        """``removed`` are nodes with files that are no members any more."""
+        """``removed`` are nodes with files that are no longer members."""
         self.directory = directory
         self.removed = {config.name: local_node(config) for config in removed}
         self.nodes = {config.name: local_node(config) for config in configs}
@@ -88,11 +88,12 @@ class LocalCluster:
 
     @property
     def processes(self) -> list[ManagedProcess]:
-        """The NameServer first, as brokers register with it when they start."""
+        """The processes. The NameServer is first, because brokers register with it at their
+        start."""
         return [self.namesrv_process, *(node.process for node in self.nodes.values())]
 
     def node(self, name: str) -> LocalNode:
-        """By its name ``group/node``, or only ``node`` if there is one group."""
+        """A node by its name ``group/node``, or only ``node`` if there is one group."""
         full = _full_name(name, [*self.nodes, *self.removed], self.directory)
         if full in self.removed:
             address = self.removed[full].config.own.address
@@ -112,7 +113,7 @@ class LocalCluster:
         """Raises :class:`CommandError` if any process of the cluster runs."""
         if running := self.running:
             raise CommandError(
-                f"the cluster in {self.directory} runs already ({', '.join(running)}); "
+                f"the cluster in {self.directory} is running already ({', '.join(running)}); "
                 f"`dledger status` shows it, `dledger down{data_hint(self.directory)}` stops it"
             )
 
@@ -133,17 +134,17 @@ class LocalCluster:
         return self
 
     def start(self, starter: Starter = execute) -> None:
-        """Starts every process. Nothing starts if one runs or a port is taken."""
+        """Starts all processes; none, if one runs or a port is taken."""
         self.require_startable()
         for process in self.processes:
             process.start(starter)
 
     def stop(self) -> dict[str, int]:
-        """Stops what runs, the NameServer last. Returns the pids by name."""
+        """Stops the running processes, the NameServer last. Returns the pids by name."""
         return stop_processes(self._all_processes())
 
     def _all_processes(self) -> list[ManagedProcess]:
-        """Also those of nodes that were added since the cluster was opened."""
+        """All processes, also of nodes that were added since the cluster was opened."""
         known = {process.name: process for process in self.processes}
         with suppress(UsageError):  # not written yet, or removed
             known = find_processes(self.directory) | known
@@ -177,10 +178,10 @@ def restart_hint(name: str, directory: Path, address: str = "ADDR") -> str:
 
 
 def find_processes(directory: Path) -> dict[str, ManagedProcess]:
-    """Processes of the cluster in ``directory`` that may run, by name: to be ended, not started.
+    """The processes of the cluster in ``directory`` by name, to be stopped.
 
-    It reads no settings: a mistake in one of them must not keep a cluster from being stopped.
-    Raises :class:`UsageError` if there is no cluster.
+    It reads no settings, so that a mistake in them does not prevent the stop of a cluster. Raises
+    :class:`UsageError` if there is no cluster.
     """
     files = (path for name in ("node.toml", PID_FILE) for path in directory.glob(f"*/*/{name}"))
     homes = {f"{path.parts[-3]}/{path.parts[-2]}": path.parent for path in files}
@@ -191,7 +192,7 @@ def find_processes(directory: Path) -> dict[str, ManagedProcess]:
 
 
 def find_process(directory: Path, name: str) -> ManagedProcess:
-    """As :func:`find_processes`, that of a node, named as for :meth:`LocalCluster.process`."""
+    """One of :func:`find_processes`, named as for :meth:`LocalCluster.process`."""
     processes = find_processes(directory)
     nodes = [known for known in processes if known != NAMESRV]
     return processes[name if name == NAMESRV else _full_name(name, nodes, directory)]
@@ -239,8 +240,8 @@ def design_cluster(
 ) -> LocalCluster:
     """The cluster in ``directory``, or a new one; given settings replace old ones.
 
-    Nothing is written yet. The number of nodes and groups cannot change: each group votes with the
-    members it has. Raises :class:`UsageError`.
+    Nothing is written yet. The numbers of nodes and groups cannot change, because members change
+    only through the log. Raises :class:`UsageError`.
     """
     found, removed = _read_configs(directory)
     try:
@@ -275,7 +276,7 @@ def _adapt(
 
 
 def _read_configs(directory: Path) -> tuple[list[NodeConfig], list[NodeConfig]]:
-    """The processes of members and of removed nodes."""
+    """The settings of members, and of removed nodes."""
     members: list[NodeConfig] = []
     removed: list[NodeConfig] = []
     try:
@@ -301,7 +302,7 @@ def write_config(config: NodeConfig) -> None:
 
 
 def local_node(config: NodeConfig) -> LocalNode:
-    """The node of these settings, whether or not it runs."""
+    """The node of these settings, running or not."""
     home = Path(config.data)
     arguments = _dledger("node", "--config", str(home / "node.toml"))
     return LocalNode(config, ManagedProcess(config.name, home, arguments, home / "log/node.log"))

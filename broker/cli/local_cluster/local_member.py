@@ -1,4 +1,4 @@
-"""A member of a local group that comes or goes: its files, its ports, its process."""
+"""Adds and removes the files and processes of members of a local group."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from broker.remoting.protocol.addresses import parse_name_servers
 from dledger.wire.endpoint import Endpoint, EndpointError, join_host_port
 
 REPLACED = "replaced"
-"""Where the data of a replaced node is put: ``<data>/replaced/<group>/<node>-<number>``."""
+"""The directory for the data of replaced nodes: ``<data>/replaced/<group>/<node>-<number>``."""
 
 LOCAL_HOSTS = {"localhost": "127.0.0.1"}
 
@@ -33,7 +33,7 @@ LOCAL_HOSTS = {"localhost": "127.0.0.1"}
 def local_cluster(directory: Path, group: str, namesrv: str) -> LocalCluster | None:
     """The cluster in ``directory``, if it belongs to ``namesrv`` and has such a group.
 
-    Another cluster may have a group of that name: its nodes are not meant.
+    The check of ``namesrv`` is needed because another cluster may have a group of that name.
     """
     if not any(directory.glob("*/*/node.toml")):
         return None
@@ -47,10 +47,10 @@ def local_cluster(directory: Path, group: str, namesrv: str) -> LocalCluster | N
 
 
 def start_member(cluster: LocalCluster, group: str, node: str, address: str) -> LocalNode | None:
-    """Starts a node for an addition, unless it runs. Missing files are made.
+    """Starts a node that is to be added, unless it runs. Missing files are made.
 
-    ``address`` is the one for clients; the other two stay, or are the next ones. Returns None if
-    nothing was started.
+    ``address`` is its address for clients. The other two addresses stay, or get the next ports.
+    Returns None if nothing was started.
     """
     name = f"{group}/{node}"
     found = cluster.nodes.get(name) or cluster.removed.get(name)
@@ -99,8 +99,8 @@ def mark_removed(config: NodeConfig) -> None:
 
 
 def retire(cluster: LocalCluster, group: str, node: str) -> bool:
-    """Ends a removed node and marks its directory, so that `up` does not start it. Returns whether
-    the cluster has it. Its data stays."""
+    """Stops a removed node and marks its directory, so that `up` does not start it. Its data stays.
+    Returns whether the cluster has the node."""
     name = f"{group}/{node}"
     found = cluster.nodes.get(name)
     if found is None:
@@ -117,8 +117,8 @@ def retire(cluster: LocalCluster, group: str, node: str) -> bool:
 
 
 def delete_data(cluster: LocalCluster, group: str, node: str) -> None:
-    """Deletes what a removed node has. Its ``node.toml`` goes last: whatever fails before, the node
-    is still known as a removed one, and this can be repeated."""
+    """Deletes the data of a removed node. Its ``node.toml`` is deleted last: if anything fails
+    before, the node is still known as removed, and this can be repeated."""
     name = f"{group}/{node}"
     home = Path({**cluster.removed, **cluster.nodes}[name].config.data)
     kept = {home / "node.toml", home / REMOVED_FILE}
@@ -136,8 +136,8 @@ def delete_data(cluster: LocalCluster, group: str, node: str) -> None:
 
 
 def put_aside(cluster: LocalCluster, group: str, node: str) -> Path | None:
-    """Ends a node of the cluster and moves its data away; returns the new place, None without
-    data."""
+    """Stops a node of the cluster and moves its data away. Returns the new directory, or None
+    without data."""
     found = cluster.nodes.get(f"{group}/{node}")
     if found is None:
         return None

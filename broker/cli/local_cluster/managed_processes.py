@@ -1,9 +1,10 @@
-"""Processes of a local cluster: started in the background, found again, and ended, by pid.
+"""The processes of a local cluster: starts them in the background, finds them, and ends them, by
+pid.
 
-A file ``pid`` identifies a process: its number, its start time as the kernel counts it, and the
-inode of the directory. The number alone could be another process by now; with the start time it is
-this one or none. A copy of the directory has another inode, and no process yet. Signals go through
-a pidfd, which always means the same process.
+A file ``pid`` identifies a process: its number, its start time in kernel ticks, and the inode of
+the directory. Without the start time, the number could belong to another process by now. A copy of
+the directory has another inode, so it has no process. Signals go through a pidfd, which always
+means the same process.
 """
 
 from __future__ import annotations
@@ -25,16 +26,17 @@ from broker.config.config_file import setting_variables
 from broker.system.bounded_file_read import read_bounded
 
 DLEDGER = (sys.executable, "-m", "broker")
-"""How the command line of one of our own processes begins."""
+"""The beginning of the command line of a dledger process."""
 
 PID_FILE = "pid"
 PID_BYTES_MAX = 100
 KILLED_SECONDS = 15.0
-"""A killed process is gone by then, unless its disk is stuck."""
+"""A killed process ends within this time, unless its disk is stuck."""
 
 STATE_FIELD = 0
 START_TIME_FIELD = 19
-"""Of ``/proc/<pid>/stat``, counted from behind the command's closing parenthesis (proc(5))."""
+"""The field of the start time in ``/proc/<pid>/stat``, counted from the command's closing
+parenthesis (proc(5))."""
 
 
 class Child(Protocol):
@@ -54,7 +56,7 @@ Starter = Callable[[Sequence[str], BinaryIO], Child]
 
 
 def execute(arguments: Sequence[str], log: BinaryIO) -> Child:
-    """Starts it in a session of its own, so that a Ctrl-C here does not reach it."""
+    """Starts a process in a session of its own, so that a Ctrl-C here does not reach it."""
     return subprocess.Popen(
         arguments,
         stdin=subprocess.DEVNULL,
@@ -66,13 +68,13 @@ def execute(arguments: Sequence[str], log: BinaryIO) -> Child:
 
 
 def cluster_environment() -> dict[str, str]:
-    """That of the servers of a local cluster. Their files alone tell their settings."""
+    """The environment for servers of a local cluster. Their settings come only from their files."""
     theirs = setting_variables(os.environ)
     return {name: value for name, value in os.environ.items() if name not in theirs}
 
 
 class ManagedProcess:
-    """One process that may run for ``directory``, whether or not this program started it."""
+    """A process that may run for ``directory``. Another program may have started it."""
 
     def __init__(self, name: str, directory: Path, arguments: Sequence[str], log: Path) -> None:
         """``arguments`` are the whole command line; its output is appended to ``log``."""
@@ -84,29 +86,29 @@ class ManagedProcess:
 
     @property
     def pid(self) -> int | None:
-        """The process that runs now, if any."""
+        """The pid of the running process, or None."""
         try:
             recorded = read_bounded(str(self.directory / PID_FILE), PID_BYTES_MAX)
             pid, started, *home = map(int, recorded.split())
             if home and home != [self._home()]:
-                return None  # a copy of the directory: the process is that of the original
+                return None  # a copy of the directory: the process belongs to the original
         except (OSError, ValueError):
             return None
         return pid if _start_time(pid) == started else None
 
     def _home(self) -> int:
-        """A mark of the directory itself, which no copy has."""
+        """The inode of the directory, which no copy has."""
         return self.directory.stat().st_ino
 
     @property
     def exit_code(self) -> int | None:
-        """How this program's process ended; None while it runs."""
+        """The exit code of the process that this program started; None while it runs."""
         return None if self._child is None else self._child.poll()
 
     def reap(self, timeout_s: float = 0.0) -> None:
-        """Notes the end of this program's process, so that no zombie stays.
+        """Reaps the process that this program started, so that no zombie stays.
 
-        Waits for it up to ``timeout_s``. Another program may have ended and replaced it.
+        Waits up to ``timeout_s`` seconds. Another program may have ended and replaced it.
         """
         if self._child is not None:
             with suppress(subprocess.TimeoutExpired):
@@ -115,11 +117,11 @@ class ManagedProcess:
     def start(self, starter: Starter = execute) -> None:
         """Starts the process, in a session of its own.
 
-        Afterwards the process is recorded, or it does not exist, even if a signal comes. Raises
-        :class:`CommandError` if one runs or its files cannot be written.
+        Afterwards the file ``pid`` is written, or there is no process, even if a signal comes.
+        Raises :class:`CommandError` if one runs or its files cannot be written.
         """
         if self.pid is not None:
-            raise CommandError(f"{self.name} runs already (pid {self.pid})")
+            raise CommandError(f"{self.name} is running already (pid {self.pid})")
         try:
             self.log.parent.mkdir(parents=True, exist_ok=True)
             with signals_blocked(), open(self.log, "ab", opener=open_nonblocking) as log:
@@ -132,7 +134,8 @@ class ManagedProcess:
             ) from error
 
     def _remember(self, child: Child) -> None:
-        """For other programs: a process that none of them could find must not go on."""
+        """Writes the file ``pid``. If that fails the process is ended, because other programs could
+        not find it."""
         started = _start_time(child.pid) or 0
         try:
             recorded = f"{child.pid} {started} {self._home()}\n"
@@ -143,7 +146,7 @@ class ManagedProcess:
             raise
 
     def last_words(self) -> str:
-        """The last line of the process, which says why it ended."""
+        """The last log line of the process, which says why it ended."""
         try:
             with open(self.log, "rb", opener=open_nonblocking) as log:
                 log.seek(max(0, log.seek(0, os.SEEK_END) - 4096))
@@ -153,20 +156,20 @@ class ManagedProcess:
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
     def describe_end(self) -> str:
-        """How the process ended, and the last that it said."""
+        """How the process ended, with its last log line."""
         code = self.exit_code
         if code is None:
-            return f"{self.name} does not run any more"
+            return f"{self.name} is not running any more"
         if code < 0:
             return f"{self.name} was killed by signal {-code}"
-        return f"{self.name} ended with exit code {code}: {self.last_words() or 'it said nothing'}"
+        return f"{self.name} ended with exit code {code}: {self.last_words() or 'its log is empty'}"
 
 
 def end_processes(processes: Sequence[ManagedProcess], *, kill: bool) -> dict[str, int]:
     """Ends running processes, and waits until they are gone. Returns their pids by name.
 
-    ``kill`` sends SIGKILL at once. Else SIGINT comes first: they stop without draining. SIGKILL
-    follows for those that still run after ``KILLED_SECONDS``.
+    ``kill`` sends SIGKILL at once. Otherwise SIGINT comes first, and the processes stop without
+    draining. Processes that still run after ``KILLED_SECONDS`` get SIGKILL.
     """
     with ExitStack() as stack:
         running: dict[int, ManagedProcess] = {}
@@ -200,7 +203,7 @@ def _open_pidfd(process: ManagedProcess) -> tuple[int, int] | None:
         fd = os.pidfd_open(pid)
     except ProcessLookupError:
         return None
-    if process.pid == pid:  # still the same process, so the descriptor is of it
+    if process.pid == pid:  # still the same process, so this is its descriptor
         return fd, pid
     os.close(fd)
     return None
@@ -214,8 +217,8 @@ def _signal(fd: int, sig: signal.Signals) -> None:
 
 
 def _wait(fds: Sequence[int], timeout_s: float) -> list[int]:
-    """Processes that still run after ``timeout_s``. A pidfd is readable once its process has
-    ended."""
+    """Waits up to ``timeout_s``; returns the pidfds of processes that still run. A pidfd is
+    readable once its process has ended."""
     poll = select.poll()
     for fd in fds:
         poll.register(fd, select.POLLIN)
@@ -235,7 +238,7 @@ def _reason(error: OSError) -> str:
 
 
 def _start_time(pid: int) -> int | None:
-    """When the process started, in clock ticks since boot; None if it has ended."""
+    """The start time of the process in clock ticks since boot; None if it has ended."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

@@ -22,24 +22,24 @@ PORT_STEP = 10
 """The distance of the remoting ports of two nodes, as in RocketMQ's own DLedger examples."""
 
 PEER_PORT_DISTANCE = 4
-"""The Raft port is the remoting port plus this; in RocketMQ, plus 1 and minus 2 have other uses.
-Its DLedger takes 40911 and up. Linux picks local ports of outgoing connections there, so now and
-then a restarting node would find its port taken."""
+"""The Raft port is the remoting port plus this. In RocketMQ plus 1 and minus 2 have other uses, and
+its DLedger takes 40911 and up. But from there Linux picks the local ports of outgoing connections,
+so a restarting node would sometimes find its port taken."""
 
 GRPC_PORT_DISTANCE = 5
 """The gRPC port is the remoting port plus this, next to the Raft port."""
 
 FREE_PORTS = range(20_000, 32_768)
-"""Where to look for a free port: below those of outgoing connections, for the same reason."""
+"""The range of free ports: below the ports of outgoing connections, for the same reason."""
 
 GROUPS_MAX = len(string.ascii_lowercase)
 NODES_MAX = 9
 
 
 class Ports(NamedTuple):
-    """The first port of each kind; 0 for any free one, None for the cluster's own.
+    """The first port of each kind; 0: any free port; None: the cluster's present port.
 
-    If there is none yet, None is the default.
+    In a new cluster None is the default port.
     """
 
     namesrv: int | None = None
@@ -49,23 +49,23 @@ class Ports(NamedTuple):
 
 
 AUDIT = "audit"
-"""In the directory of a cluster: where its nodes look for reports of audits."""
+"""The directory of audit reports, in the directory of a cluster."""
 
 DEFAULT_PORTS = Ports(9876, 10911, 8080)
 """That of gRPC follows from the remoting port."""
 
 
 def group_names(count: int) -> list[str]:
-    """What the groups of a new cluster are called."""
+    """The names of the groups of a new cluster."""
     return [f"broker-{letter}" for letter in string.ascii_lowercase[:count]]
 
 
 def plan_cluster(
     directory: Path, nodes: int, groups: Sequence[str], ports: Ports, taken: Collection[int] = ()
 ) -> list[NodeConfig]:
-    """The configurations of a cluster in ``directory``: in each group ``nodes`` brokers.
+    """The settings of a cluster in ``directory``, with ``nodes`` brokers in each group.
 
-    None of ``taken`` is handed out as a free port.
+    Ports in ``taken`` do not count as free.
     """
     with ExitStack() as reserved:
         first = zip(ports, DEFAULT_PORTS, strict=True)
@@ -74,7 +74,7 @@ def plan_cluster(
         namesrv = str(allocator.namesrv())
         configs = []
         for place, group in enumerate(groups):
-            # On machines of their own each node leads a group, and a failed one takes one leader.
+            # On separate machines each node leads a group, so a failed machine stops one leader.
             preferred = f"n{place % nodes}" if len(groups) > 1 else ""
             members = {f"n{k}": allocator.member() for k in range(nodes)}
             configs += [
@@ -93,9 +93,9 @@ def plan_cluster(
 
 
 def change_ports(directory: Path, found: Sequence[NodeConfig], ports: Ports) -> list[NodeConfig]:
-    """The cluster in ``directory``, with the ports of the given kinds.
+    """The settings of the cluster in ``directory``, with other ports.
 
-    Raises :class:`UsageError` where it is not as :func:`plan_cluster` made it.
+    Raises :class:`UsageError` if its members are not those of :func:`plan_cluster`.
     """
     changing = {"http"} if ports.http is not None else set[str]()
     changing |= {"grpc"} if ports.grpc is not None else set()
@@ -114,8 +114,8 @@ def change_ports(directory: Path, found: Sequence[NodeConfig], ports: Ports) -> 
     as_planned = {config.name: set(config.members) for config in fresh}
     if {config.name: set(config.members) for config in found} != as_planned:
         raise UsageError(
-            f"{directory} holds nodes that were added online, or lacks some that were removed: "
-            "their ports `up` cannot change; leave the ports out"
+            f"the cluster in {directory} has had members added or removed: "
+            "`up` cannot change its ports; omit them"
         )
     return [
         replace(
@@ -133,8 +133,8 @@ def change_ports(directory: Path, found: Sequence[NodeConfig], ports: Ports) -> 
 
 
 def plan_member(address: Endpoint, known: Collection[Member]) -> Member:
-    """The addresses of one more node. Clients find it at ``address``; the others are the next
-    unused ones in the order of :func:`plan_cluster`."""
+    """The addresses of one more node: ``address`` for clients; the others have the next unused
+    ports, in the layout of :func:`plan_cluster`."""
     taken = {each.port for member in known for each in member.endpoints.values()} | {address.port}
     first_http = max((member.http.port + 1 for member in known), default=DEFAULT_PORTS.http or 0)
     peer = _next_port(address.port + PEER_PORT_DISTANCE, taken)
@@ -151,7 +151,7 @@ def _next_port(first: int, taken: Collection[int]) -> int:
 
 
 def why_taken(endpoint: Endpoint) -> str | None:
-    """Why nobody could listen there now; None if that is possible."""
+    """Why a server cannot listen there now; None if it can."""
     try:
         for family, _, _, _, address in socket.getaddrinfo(*endpoint, type=socket.SOCK_STREAM):
             with socket.socket(family) as probe:
@@ -162,14 +162,8 @@ def why_taken(endpoint: Endpoint) -> str | None:
     return None
 
 
-def free_member() -> Member:
-    """A member's addresses on any free ports."""
-    with ExitStack() as reserved:
-        return _Allocator(reserved, Ports(0, 0, 0), Random()).member()
-
-
 class _Allocator:
-    """Hands out endpoints: counted from the first port of a kind, or free ones if that is 0.
+    """Allocates endpoints: counted from the first port of a kind, or free ones if that is 0.
 
     Counting passes over the cluster's own ports, so the kinds may begin next to each other. A free
     port stays bound until ``reserved`` is closed, so no two nodes get the same one.
@@ -203,7 +197,7 @@ class _Allocator:
             grpc=self._endpoint(grpc),
         )
         if max(each.port for each in member.endpoints.values()) > PORT_MAX:
-            raise UsageError(f"the ports of node {count + 1} would lie above {PORT_MAX}")
+            raise UsageError(f"the ports of node {count + 1} would be above {PORT_MAX}")
         return member
 
     def _endpoint(self, port: int | None) -> Endpoint:

@@ -1,4 +1,4 @@
-"""The options that say where the servers of a local cluster listen."""
+"""The options for the ports of a local cluster."""
 
 from __future__ import annotations
 
@@ -22,6 +22,6 @@ def port_options(command: F) -> F:
         ("--port", "The first broker's port", DEFAULT_PORTS.remoting),
         ("--namesrv-port", "The NameServer's port", DEFAULT_PORTS.namesrv),
     ):
-        told = f"{what} (default: {usual}, or as it was; 0: any that is free)."
+        told = f"{what} (default: {usual}, or unchanged; 0: any free port)."
         command = click.option(name, type=PORT, metavar="PORT", help=told)(command)
     return command

@@ -18,17 +18,17 @@ from dledger.raft.quorum import majority
 T = TypeVar("T")
 
 READY_SECONDS = 60.0
-"""Enough for the recovery of a large log; after an ordered stop less than a second is needed."""
+"""Enough for the recovery of a large log; after a clean stop a node needs less than a second."""
 
 ASK_AGAIN_SECONDS = 0.05
-"""Other processes must be polled; nothing here could wake us."""
+"""The interval of polls: other processes send no event."""
 
 
 def wait_until_serving(cluster: LocalCluster) -> list[GroupView]:
     """Returns when every group has a leader that serves and that the NameServer names, and every
     member answers or has ended. A node that was removed, or waits to be added, is not waited for.
 
-    Raises :class:`CommandError` if that does not happen.
+    Raises :class:`CommandError` if that does not happen in time.
     """
 
     async def groups_that_serve(admin: AdminClient) -> list[GroupView]:
@@ -45,7 +45,9 @@ def wait_until_serving(cluster: LocalCluster) -> list[GroupView]:
             if leader is None or leader.address != named.get(group)
         ]
         if unknown:
-            raise CommandError(f"the NameServer does not know yet who leads {', '.join(unknown)}")
+            raise CommandError(
+                f"the NameServer does not know the leader of {', '.join(unknown)} yet"
+            )
         running = {node.config.name for node in cluster.nodes.values() if node.process.pid}
         silent = running & {node.node for group in groups for node in group.nodes if not node.pid}
         if silent:
@@ -60,7 +62,7 @@ def wait_until_serving(cluster: LocalCluster) -> list[GroupView]:
 
 
 def wait_until_answering(node: LocalNode) -> dict[str, str]:
-    """The node's own status, as soon as it answers."""
+    """Waits for the node's status."""
     address = str(node.config.own.address)
     return run_admin(
         node.config.namesrv[0],
@@ -70,13 +72,13 @@ def wait_until_answering(node: LocalNode) -> dict[str, str]:
 
 
 def own_admin(config: NodeConfig) -> str:
-    """The profile of the first admin, where this node has it; else an empty string."""
+    """The profile of the first admin, if this node has it; otherwise empty."""
     admin = config.security.files.admin_profile
     return admin if config.security.protects and os.path.exists(admin) else ""
 
 
 def wait_until_listening(cluster: LocalCluster) -> None:
-    """Returns when the NameServer answers."""
+    """Waits until the NameServer answers."""
     run_admin(
         str(cluster.namesrv),
         lambda admin: _until(admin.broker_names, lambda: _ended([cluster.namesrv_process])),
@@ -88,7 +90,7 @@ def _ended(processes: Iterable[ManagedProcess]) -> list[ManagedProcess]:
 
 
 def _obstacles(cluster: LocalCluster) -> list[ManagedProcess]:
-    """The ended processes without which the cluster cannot serve."""
+    """The ended processes that the cluster needs to serve."""
     ended = _ended([cluster.namesrv_process])
     for group in cluster.groups:
         nodes = [node.process for node in cluster.nodes.values() if node.config.group == group]
@@ -100,7 +102,8 @@ def _obstacles(cluster: LocalCluster) -> list[ManagedProcess]:
 async def _until(
     attempt: Callable[[], Awaitable[T]], obstacles: Callable[[], list[ManagedProcess]]
 ) -> T:
-    """The result of the first attempt that does not raise, unless an obstacle shows up."""
+    """The result of the first successful attempt. Raises if one of the ``obstacles`` appears
+    before."""
     last = CommandError("not asked yet")
     try:
         async with asyncio.timeout(READY_SECONDS):

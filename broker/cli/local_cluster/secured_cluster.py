@@ -1,4 +1,4 @@
-"""A new cluster on this machine whose ports let nobody in without its certificates and keys."""
+"""A new cluster on this machine with TLS and access control on all ports."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from broker.config.toml_text import toml_value
 from dledger.wire.peer_identity import PeerIdentity
 
 CERTIFICATE_DAYS = 60
-"""Longer than those that are told to expire soon."""
+"""Long enough for certificates not to be reported as about to expire."""
 
 
 def secure(cluster: LocalCluster) -> LocalCluster:
-    """The cluster with everything enforcing. Its certificates and the settings of its NameServer
-    are written, those of its nodes not yet."""
+    """The cluster with all checks enforced. This writes its certificates and the settings of its
+    NameServer, but not yet those of its nodes."""
     from broker.certificates.security_directory import init_directory  # noqa: PLC0415 - it takes a while
 
     configs = [node.config for node in cluster.nodes.values()]

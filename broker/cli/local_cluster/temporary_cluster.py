@@ -1,4 +1,4 @@
-"""Clusters that measurements make for themselves in a temporary directory."""
+"""Clusters for measurements, in a temporary directory."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from broker.cli.terminal.command_error import UsageError
 def temporary_cluster(
     parent: Path | None, nodes: int, flush: str, *, secured: bool = False
 ) -> Iterator[LocalCluster]:
-    """One group of ``nodes`` brokers that serves; afterwards nothing is left of it. ``secured``
-    says whether it has TLS and access control, all of them enforcing.
+    """A cluster of one group with ``nodes`` brokers, which serves. It is deleted at the end.
+    ``secured``: with enforced TLS and access control.
 
     Raises :class:`UsageError` if ``parent`` cannot be used.
     """
@@ -47,5 +47,5 @@ def temporary_cluster(
 
 
 def server_pids(cluster: LocalCluster) -> tuple[int, ...]:
-    """Every process of the cluster that runs, the NameServer's too."""
+    """The pids of all running processes of the cluster, with the NameServer's."""
     return tuple(pid for process in cluster.processes if (pid := process.pid) is not None)

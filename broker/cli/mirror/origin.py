@@ -1,4 +1,5 @@
-"""Where a mirrored message comes from. Its copy says it, so the target knows where to go on."""
+"""The origin of a mirrored message. Its copy has it, so the mirror knows from the target where to
+continue."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from broker.client.message import PROPERTY_DELAY, PROPERTY_DELIVER_AT, PROPERTY_
 from broker.client.received_message import ReceivedMessage
 
 PROPERTY_ORIGIN = "MIRROR_ORIGIN"
-"""Broker name, queue id, queue offset and store time in ms, with a space between them."""
+"""The property: broker name, queue id, queue offset and store time in ms, separated by spaces."""
 
 NOT_COPIED = frozenset(
     (
@@ -25,12 +26,12 @@ NOT_COPIED = frozenset(
         "WAIT",
     )
 )
-"""The target's broker would act on these once more: delay the message, or keep it back."""
+"""Properties that are not copied: the target's broker would delay the message again, or hold it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The place of a message in the source, and when it was stored there."""
+    """The queue and offset of a message in the source, and its store time there."""
 
     broker: str
     queue_id: int
@@ -39,19 +40,19 @@ class Origin:
 
     @staticmethod
     def of(message: ReceivedMessage) -> Origin:
-        """That of a message of the source."""
+        """The origin of a message of the source."""
         queue = message.queue
         return Origin(queue.broker, queue.queue_id, message.queue_offset, message.store_timestamp)
 
     @staticmethod
     def told_by(message: ReceivedMessage) -> Origin | None:
-        """What a copy says; None for a message that is no copy. Raises ``ValueError``."""
+        """The origin in a copy; None for a message that is not a copy. Raises ``ValueError``."""
         told = message.properties.get(PROPERTY_ORIGIN)
         if told is None:
             return None
         broker, *numbers = told.split(" ")
         if len(numbers) != 3 or not all(each.isascii() and each.isdigit() for each in numbers):
-            raise ValueError(f"{told!r:.80} is no origin")
+            raise ValueError(f"{told!r:.80} is not an origin")
         queue_id, offset, store_ms = (int(each[:19]) for each in numbers)
         return Origin(broker, queue_id, offset, store_ms)
 

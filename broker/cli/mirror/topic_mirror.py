@@ -1,10 +1,11 @@
 """Copies the messages of a topic into another cluster, each queue in order.
 
 A queue of the target takes messages of one queue of the source. Its last message names its origin,
-so the target's own log says where to go on: no offset is kept elsewhere, none can be stale. A send
-with an unknown outcome is settled in the same way, by a look at the last message.
+so the mirror continues there: no offset is kept elsewhere that could be stale. A send with an
+unknown outcome is resolved in the same way, by reading the last message.
 
-Only the mirror may write into these queues. It notices others by the offsets that its sends get.
+Only the mirror may write into these queues. It notices other writers by the offsets that its sends
+get.
 """
 
 from __future__ import annotations
@@ -37,31 +38,31 @@ from broker.remoting.protocol.errors import CallError
 log = logging.getLogger("dledger.mirror")
 
 BATCH_BYTES = 1 << 20
-"""Bodies of a batch. A larger message goes alone."""
+"""The bytes of bodies in a batch. A larger message is sent alone."""
 
 BATCH_MESSAGES = 32
 TRY_AGAIN_SECONDS = 1.0
 PASSING = (ClientError, CallError, NoLeaderError, UnreachableError, NoAnswerError)
-"""Either cluster may be away for a while."""
+"""How long a send is retried, because either cluster may be unavailable for a while."""
 
 
 @dataclass(slots=True)
 class Link:
-    """A queue of the source, and the one of the target that gets its messages."""
+    """A queue of the source, and the queue of the target that gets its messages."""
 
     source: MessageQueue
     target: MessageQueue
     next_offset: int
-    """In the source."""
+    """The next offset in the source."""
     source_end: int
-    """When the link was made."""
+    """The end of the source's queue when the link was made."""
     target_end: int
     """The offset that the next copy gets."""
 
 
 class TopicMirror:
-    """One topic. ``start`` is where queues begin that have no copy yet: earliest, latest or a time
-    in ms. ``count`` is told how many messages were copied."""
+    """Copies one topic. ``start`` is where queues without a copy begin: earliest, latest or a time
+    in ms. ``count`` is called with the number of copied messages."""
 
     def __init__(
         self,
@@ -81,24 +82,24 @@ class TopicMirror:
         self._count = count
 
     async def copy(self) -> None:
-        """Copies what the source has now.
+        """Copies the present messages of the source.
 
-        Raises :class:`CommandError` if the target's queues are too few, or hold other messages, and
-        what its requests raise.
+        Raises :class:`CommandError` if the target has too few queues or other messages, and the
+        errors of requests.
         """
         await self._copy_all(await self.links(), follow=False)
 
     async def follow(self) -> None:
-        """Copies what there is and what comes, without an end. While a cluster is away it waits.
+        """Copies present and new messages without end. It waits while a cluster is unavailable.
 
-        Raises as :meth:`copy`, whose requests it makes again from the second round on.
+        Raises as :meth:`copy`; from the second round on failed requests are retried.
         """
         links = await self.links()
         while True:
             try:
                 await self._copy_all(links, follow=True)
             except PASSING as error:
-                log.warning("%s: %s; it goes on as soon as it can", self._topic, error)
+                log.warning("%s: %s; will be retried", self._topic, error)
             while True:
                 await asyncio.sleep(TRY_AGAIN_SECONDS)
                 with suppress(*PASSING):
@@ -106,7 +107,8 @@ class TopicMirror:
                     break
 
     async def links(self) -> list[Link]:
-        """Which queue goes where. Copies say it; new queues of the source take free ones."""
+        """The queue of the target for each queue of the source: by its copies, or a free one for a
+        new queue."""
         sources, targets = await asyncio.gather(
             when_led(lambda: view_queues(self._source, self._topic)),
             when_led(lambda: view_queues(self._target, self._topic)),
@@ -127,8 +129,8 @@ class TopicMirror:
                 links.append(await self._begun(source, free.pop(0)))
             else:
                 raise CommandError(
-                    f"{self._topic} has {len(sources)} queues in the source, and {len(targets)} "
-                    "here: each needs one of its own; `dledger topic alter --queues` adds some"
+                    f"{self._topic} has {len(sources)} queues in the source, but {len(targets)} "
+                    "here: each needs its own; `dledger topic alter --queues` adds queues"
                 )
         if copied:
             target, last = next(iter(copied.values()))
@@ -139,7 +141,7 @@ class TopicMirror:
         return links
 
     async def _last(self, target: QueueView) -> Origin | None:
-        """The origin of the newest message; None for a queue that never had one."""
+        """The origin of the newest message; None for a queue that never had a message."""
         if target.max_offset == 0:
             return None
         place = MessageQueue(self._topic, target.broker, target.queue_id)
@@ -147,7 +149,7 @@ class TopicMirror:
         where = f"{_name(target)} of {self._topic}"
         if message is None:
             raise CommandError(
-                f"{where} has lost its newest message to retention: nothing says where to go on; "
+                f"{where} lost its newest message to retention: where to continue is unknown; "
                 "mirror into a new topic"
             )
         try:
@@ -155,7 +157,9 @@ class TopicMirror:
         except ValueError as error:
             raise CommandError(f"{where}: {error}") from error
         if origin is None:
-            raise CommandError(f"{where} holds messages that are no copies: a mirror writes alone")
+            raise CommandError(
+                f"{where} has messages that are not copies: only the mirror may write to it"
+            )
         return origin
 
     async def _message(
@@ -173,7 +177,7 @@ class TopicMirror:
             if message is None or Origin.of(message) != last:
                 raise CommandError(
                     f"{_name(source)} of {self._topic} is not the queue that was copied: another "
-                    f"message stands at offset {last.offset}"
+                    f"message is at offset {last.offset}"
                 )
         return self._link(source, target, last.offset + 1)
 
@@ -219,7 +223,7 @@ class TopicMirror:
 
 
 def _batches(pulled: list[ReceivedMessage]) -> Iterator[list[Message]]:
-    """Copies of the messages, as they are sent together."""
+    """Copies of the messages, in batches."""
     batch: list[Message] = []
     size = 0
     for message in pulled:
@@ -235,7 +239,7 @@ def _batches(pulled: list[ReceivedMessage]) -> Iterator[list[Message]]:
 
 
 async def all_or_none(works: Sequence[Coroutine[Any, Any, None]]) -> None:
-    """Runs all to their ends. The first error ends the others, and is raised."""
+    """Runs all to their end. The first error cancels the others, and is raised."""
     tasks = [asyncio.create_task(work) for work in works]
     try:
         await asyncio.gather(*tasks)

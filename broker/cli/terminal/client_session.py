@@ -1,4 +1,4 @@
-"""Runs a client command: its event loop, signals, log lines, and the text of its failures."""
+"""Runs a client command: event loop, signals, log lines, and error texts."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from broker.system.malloc_tuning import keep_freed_memory
 
 
 def run_session(command: str, work: Callable[[], Coroutine[Any, Any, int]]) -> int:
-    """Runs ``work`` to its end. SIGTERM cancels it as Ctrl-C does, so that it can leave in order.
+    """Runs ``work`` to its end. SIGTERM cancels it as Ctrl-C does, so that it can clean up.
 
     Raises :class:`CommandError` if the cluster cannot be reached or refuses.
     """
     told = logging.StreamHandler(sys.stderr)
-    # The call that waited for a connection reports how it ended.
+    # The call that waited for a connection reports the error.
     told.addFilter(lambda record: record.name != "dledger.remoting")
     logging.basicConfig(
         level=logging.WARNING, format=f"dledger {command}: %(message)s", handlers=[told]

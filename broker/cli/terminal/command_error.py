@@ -1,4 +1,4 @@
-"""How a command fails: one line that says what to do, and an exit code."""
+"""The failure of a command: one line that says what to do, and an exit code."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import click
 from broker.cli.terminal.exit_codes import EXIT_FAILED, EXIT_USAGE
 
 WHERE_A_NAMESERVER_IS = (
-    "start a cluster with `dledger up`, or say where a NameServer is with --namesrv HOST:PORT, "
+    "start a cluster with `dledger up`, or give a NameServer with --namesrv HOST:PORT, "
     "which is neither a broker's port nor one for HTTP"
 )
 
 
 class CommandError(click.ClickException):
-    """The command cannot do what it was asked."""
+    """The command failed."""
 
     exit_code = EXIT_FAILED
     command = ""
-    """The command that failed, as :func:`~broker.cli.terminal.program.run_program` tells it."""
+    """The name of the failed command, set by :func:`~broker.cli.terminal.program.run_program`."""
 
 
 class UsageError(CommandError):
-    """The command line makes no sense or cannot be read."""
+    """The command line is wrong, or names something that cannot be used."""
 
     exit_code = EXIT_USAGE

@@ -1,4 +1,4 @@
-"""Runs a server in the foreground until a signal ends it, as systemd or a container does."""
+"""Runs a server in the foreground until a signal ends it, for systemd and containers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 COMM = "/proc/self/comm"
 COMM_MAX = 15
-"""Bytes of a process's name that the kernel keeps (proc(5))."""
+"""The bytes of a process name in the kernel (proc(5))."""
 
 
 def show_as(name: str) -> None:
@@ -41,8 +41,8 @@ def hold_hangups() -> None:
 
 
 def announce(server: Mapping[str, object], line: str, output: Output) -> None:
-    """Prints where the server listens, and tells the service manager. It serves all the same if
-    that cannot be written."""
+    """Prints the addresses of the server, and notifies the service manager. The server serves even
+    if that cannot be written."""
     service_manager.ready(line)
     try:
         if output.document(server):
@@ -57,9 +57,9 @@ def announce(server: Mapping[str, object], line: str, output: Output) -> None:
 
 
 def tell_reopened(settings: LogSettings) -> None:
-    """Says in the log that it is open again."""
+    """Logs that the log was reopened."""
     log.info(
-        "the log is open again, from %(log_level)s up, as %(log_format)s",
+        "the log was reopened, from %(log_level)s up, as %(log_format)s",
         {"log_level": settings.level, "log_format": settings.format},
     )
 
@@ -69,9 +69,9 @@ def run_until_stopped(
 ) -> int:
     """Runs ``serve(stop)`` on a new event loop.
 
-    SIGTERM asks it to stop in order, as a rolling restart wants it. Ctrl-C, or a second SIGTERM,
-    asks it to stop at once. ``on_hangup`` is called at SIGHUP. If stderr is a terminal, SIGHUP says
-    that it is closed, and asks the server to stop at once. The log names the signal.
+    SIGTERM stops it after draining, as a rolling restart needs. Ctrl-C, or a second SIGTERM, stops
+    it at once. SIGHUP calls ``on_hangup``. If stderr is a terminal, SIGHUP means that it was
+    closed, and stops the server at once. The log names the signal.
     """
 
     async def session() -> int:

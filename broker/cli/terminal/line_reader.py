@@ -1,4 +1,4 @@
-"""Reads lines from a descriptor without a thread, holding only a piece of it."""
+"""Reads lines from a descriptor without a thread, piece by piece."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ CHUNK_BYTES = 256 * 1024
 
 
 class LineReader:
-    """The lines of a descriptor, as bytes, split at newlines alone.
+    """The lines of a descriptor, as bytes, split only at newlines.
 
-    A pipe or a terminal is read when it has something; a file always has. Reading available bytes
-    does not block. So the mode of the descriptor, which other processes may share, stays unchanged.
+    A pipe or a terminal is read once it has bytes; a file always has. Reading available bytes does
+    not block. So the mode of the descriptor need not change, which other processes may share.
     """
 
     def __init__(self, fd: int, line_bytes_max: int) -> None:
@@ -26,13 +26,13 @@ class LineReader:
         self._rest = b""
         self._ended = False
         self.count = 0
-        """Lines given out."""
+        """The number of lines read so far."""
 
     async def read(self) -> list[bytes]:
-        """The lines that have arrived, at least one; none at the end.
+        """Waits for lines; returns all complete ones, or an empty list at the end.
 
-        Text after the last newline is a line too, unless it is empty. Raises :class:`CommandError`
-        for a line that is too long.
+        Text after the last newline is a line too. Raises :class:`CommandError` for a line that is
+        too long.
         """
         lines: list[bytes] = []
         while not lines and not self._ended:
@@ -48,19 +48,19 @@ class LineReader:
             if len(self._rest) > self._line_bytes_max:
                 raise CommandError(
                     f"line {self.count + len(lines) + 1} is longer than {self._line_bytes_max} "
-                    "bytes, which is what a message may have"
+                    "bytes, the limit of a message"
                 )
         self.count += len(lines)
         return lines
 
     async def _ready(self) -> None:
         if self._always_ready:
-            await asyncio.sleep(0)  # others get their turn between two pieces of a file
+            await asyncio.sleep(0)  # other tasks get a turn between two pieces of a file
             return
         readable: asyncio.Future[None] = self._loop.create_future()
         try:
             self._loop.add_reader(self._fd, _set_done, readable)
-        except PermissionError:  # what it is cannot be waited for (/dev/null): it is always ready
+        except PermissionError:  # such a file (/dev/null) cannot be waited for: it is always ready
             self._always_ready = True
             return
         try:

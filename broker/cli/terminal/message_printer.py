@@ -1,4 +1,4 @@
-"""Messages on stdout: bodies, documents, or a line that the user has laid out."""
+"""Prints messages: bodies, documents, or lines in the user's format."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from broker.delivery.message_json import message_json
 from store.quoting import quoted
 
 TOGETHER = 256
-"""Messages that are there already are printed so many at once."""
+"""The number of present messages that are printed at once."""
 
 logger = logging.getLogger("dledger.consume")
 
@@ -42,10 +42,10 @@ FIELDS: dict[str, tuple[str, Callable[[ReceivedMessage], object]]] = {
     "S": ("size of the body in bytes", lambda message: len(message.body)),
     "s": ("body", lambda message: message.body),
 }
-"""What a letter behind `%` stands for. Those that kcat has, too, mean the same."""
+"""The fields by letter behind `%`. Letters that kcat also has mean the same."""
 
 FORMAT_HELP = (
-    "Print each message in this way. "
+    "Print each message in this format. "
     + " ".join(f"%{letter} is its {what}." for letter, (what, _) in FIELDS.items())
     + " %{NAME} is a property, %% a percent sign. \\n, \\t, \\0 and \\\\ are as in C."
 )
@@ -54,7 +54,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "\\": "\\"}
 
 
 class MessageFormat:
-    """A layout such as ``%t %q %o: %s\\n``. Raises ``ValueError`` for one that means nothing."""
+    """A layout such as ``%t %q %o: %s\\n``. Raises ``ValueError`` for an unknown field."""
 
     def __init__(self, text: str) -> None:
         self._parts: list[bytes | Callable[[ReceivedMessage], object]] = []
@@ -65,7 +65,8 @@ class MessageFormat:
         self._parts.append(text[end:].encode())
 
     def render(self, message: ReceivedMessage) -> bytes:
-        """The message. Raises :class:`~broker.client.errors.UndecodableBodyError`."""
+        """The message in this format. Raises
+        :class:`~broker.client.errors.UndecodableBodyError`."""
         return b"".join(
             part if isinstance(part, bytes) else _as_bytes(part(message)) for part in self._parts
         )
@@ -82,7 +83,7 @@ def _part(token: re.Match[str]) -> bytes | Callable[[ReceivedMessage], object]:
     if escape is not None and escape in _ESCAPES:
         return _ESCAPES[escape].encode()
     known = ", ".join(f"%{each}" for each in FIELDS)
-    raise ValueError(f"{quoted(token[0])} means nothing: there are {known}, %{{NAME}} and %%")
+    raise ValueError(f"{quoted(token[0])} is not a field: there are {known}, %{{NAME}} and %%")
 
 
 def _as_bytes(value: object) -> bytes:
@@ -95,7 +96,7 @@ format_option = click.option(
 
 
 class MessagePrinter:
-    """Prints messages in the form that the options say."""
+    """Prints messages in the form of the options."""
 
     def __init__(self, output: Output, layout: MessageFormat | None) -> None:
         self._output = output
@@ -105,7 +106,7 @@ class MessagePrinter:
         """Prints the first ``count`` messages. Raises
         :class:`~store.errors.CorruptRecordError`."""
         if self._output is Output.TABLE and self._layout is None:
-            try:  # much quicker than message by message
+            try:  # much faster than message by message
                 _write(b"\n".join((*islice(batch.bodies(), count), b"")))
             except UndecodableBodyError:
                 pass
@@ -132,7 +133,7 @@ class MessagePrinter:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """After so many messages, or so many seconds without one, the command ends."""
+    """The command ends after so many messages, or after so many seconds without one."""
 
     count: int | None
     timeout: float | None
@@ -145,7 +146,7 @@ async def print_messages(
     *,
     at_once: int,
 ) -> None:
-    """Prints messages, so many at once."""
+    """Prints messages, ``at_once`` at a time."""
     progress = Progress("messages", asyncio.get_running_loop().time, limits.count)
     together: list[ReceivedMessage] = []
     async with aclosing(messages):

@@ -1,4 +1,4 @@
-"""Types of arguments that name a server, a topic or a group. Anything else is bad usage."""
+"""Types of arguments that name a server, a topic or a group."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from store.quoting import quoted, shortened
 
 
 def checked(check: Callable[[str], object], *failures: type[Exception]) -> Callable[[str], str]:
-    """The type of an argument that stays unchanged; ``check`` raises the reason of a refusal."""
+    """An argument type that keeps the text; ``check`` raises one of ``failures`` for bad text."""
 
     def argument(text: str) -> str:
         try:
@@ -32,7 +32,7 @@ URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def name_servers(text: str) -> str:
-    """The type of ``--namesrv``: one address at least."""
+    """The type of ``--namesrv``: one or more addresses."""
     parts = parse_name_servers(text)
     if not parts or not all(_is_address(part) for part in parts):
         what = "is a URL" if URL.match(text) else "is not an address host:port"
@@ -44,7 +44,7 @@ def name_servers(text: str) -> str:
 
 
 def server_address(text: str) -> str:
-    """The type of an option that says where a server is."""
+    """The type of an option with the address of a server."""
     if not _is_address(text):
         raise ValueError(f"{quoted(text)} is not an address host:port")
     return text

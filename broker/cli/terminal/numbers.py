@@ -1,4 +1,4 @@
-"""Types of options that count or measure something."""
+"""Types of options with numbers."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from store.text_numbers import decimal_number, whole_number
 
 PORT_MAX = 65_535
 COUNT_MAX = (1 << 31) - 1
-"""The largest i32, as RocketMQ's fields have it."""
+"""The largest i32, the limit of RocketMQ's fields."""
 
 _SIZE_UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _SIZE = re.compile(rf"([0-9]{{1,12}})({'|'.join(_SIZE_UNITS)})")
 
 
 class WholeRange(click.IntRange):
-    """The type of an option or argument that is a whole number, within bounds where they are given.
+    """The type of an option or argument that is a whole number, with optional bounds.
 
-    click's own takes what Python's ``int`` does, such as ``1_0``.
+    click's own type accepts all that Python's ``int`` does, such as ``1_0``.
     """
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
@@ -38,13 +38,13 @@ class WholeRange(click.IntRange):
 
 COUNT = WholeRange(1, COUNT_MAX)
 PORT = WholeRange(0, PORT_MAX)
-"""0 is any port that is free."""
+"""A port; 0: any free port."""
 
 
 def positive(text: str | float, what: str) -> float:
-    """A number above 0, with a point or not. Raises ``ValueError``, which calls it ``what``.
+    """A number above 0, whole or not. Raises ``ValueError``; its text names the unit ``what``.
 
-    click passes the default of an option through its type too; that may be a number already.
+    click converts the default of an option too, which may already be a number.
     """
     try:
         value = decimal_number(str(text))

@@ -1,4 +1,4 @@
-"""The options that several commands take."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _usual_namesrv() -> str:
 
 
 def _namesrv_of(profile: str) -> str:
-    """What the profile says. A profile that cannot be used is told by whoever needs its keys."""
+    """The NameServer of the profile. An unusable profile is reported where its keys are needed."""
     if not profile:
         return ""
     from broker.security.credentials import CredentialsError, open_profile  # noqa: PLC0415 - slow
@@ -68,8 +68,8 @@ def _namesrv_of(profile: str) -> str:
 
 @contextmanager
 def profile_in_environment(profile: str) -> Iterator[None]:
-    """While a command runs, the environment says what ``--profile`` does, which goes before it: the
-    processes that it starts are to know, too."""
+    """Puts ``--profile`` into the environment while a command runs, so that processes that it
+    starts use it too."""
     new = {"DLEDGER_PROFILE": profile}
     if namesrv := _namesrv_of(profile):
         new["NAMESRV_ADDR"] = namesrv
@@ -89,7 +89,7 @@ json_option = options(
         "--output",
         type=click.Choice([each.value for each in Output]),
         callback=_output,
-        help="The form of the results (default: table, which is text).",
+        help="The form of the results (default: table, as text).",
     ),
     click.option(
         "--json",
@@ -125,7 +125,7 @@ namesrv_option = options(
 """The parameter ``namesrv``: a list separated by semicolons, as RocketMQ's tools take it."""
 
 cluster_options = options(namesrv_option, json_option)
-"""What a command takes that asks a cluster."""
+"""The options of a command that asks a cluster."""
 
 data_option = click.option(
     "--data",
@@ -137,23 +137,22 @@ data_option = click.option(
 
 
 def data_hint(directory: Path) -> str:
-    """``--data`` for a command that a message suggests, quoted for a shell; nothing for the default
-    directory."""
+    """``--data`` for a suggested command, quoted for a shell; empty for the default directory."""
     return "" if directory == DEFAULT_DATA else f" --data {shlex.quote(str(directory))}"
 
 
 yes_option = click.option(
-    "-y", "--yes", is_flag=True, help="Do not ask first. Nobody is asked but on a terminal."
+    "-y", "--yes", is_flag=True, help="Do not ask first. Only a terminal is asked."
 )
 dry_run_option = click.option(
-    "--dry-run", is_flag=True, help="Say what would be moved, and move nothing."
+    "--dry-run", is_flag=True, help="Show the changes without making them."
 )
 
 
 def ask_first(what: str, *, yes: bool) -> None:
-    """Asks on a terminal whether that shall be done. Raises :class:`CommandError` if not.
+    """Asks on a terminal whether to do it. Raises :class:`CommandError` if not.
 
-    Scripts, whose stdin is no terminal, go on.
+    A script, whose stdin is not a terminal, is not asked.
     """
     if yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return

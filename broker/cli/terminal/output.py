@@ -1,4 +1,4 @@
-"""The results of a command, as people or as programs want them."""
+"""The results of a command, as text for people or as documents for programs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from enum import Enum
 import orjson
 
 WIDTH = 10_000
-"""Columns of a table: lines are as long as their content, so that nothing is cut or folded."""
+"""The width of a table: large enough that no line is cut or folded."""
 
 
 class Output(Enum):
@@ -21,9 +21,9 @@ class Output(Enum):
     YAML = "yaml"
 
     def document(self, document: object) -> bool:
-        """Prints the document, unless the results are wanted as text; returns whether it did.
+        """Prints the document, unless the output is text. Returns whether it was printed.
 
-        Several documents are one JSON object a line, or YAML documents.
+        Several documents are JSON objects, one a line, or YAML documents.
         """
         if self is Output.TABLE:
             return False
@@ -42,8 +42,8 @@ class Output(Enum):
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Columns as wide as their content; None is shown as a dash. On a terminal the header is bold,
-    unless ``$NO_COLOR`` is set."""
+    """Prints columns as wide as their content; None is shown as a dash. On a terminal the header is
+    bold, unless ``$NO_COLOR`` is set."""
     from rich.console import Console  # noqa: PLC0415 - few commands need a table
     from rich.table import Table  # noqa: PLC0415 - as above
     from rich.text import Text  # noqa: PLC0415 - as above
@@ -53,7 +53,7 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None
         table.add_column(name, no_wrap=True)
     for row in rows:
         table.add_row(*(Text("-" if value is None else str(value)) for value in row))
-    shown = io.StringIO()  # rich ends the program where stdout is a pipe that nobody reads
+    shown = io.StringIO()  # rich would end the program if stdout is a closed pipe
     colours = sys.stdout.isatty()
     Console(file=shown, force_terminal=colours, width=WIDTH, highlight=False).print(table)
     print("\n".join(line.rstrip() for line in shown.getvalue().splitlines()))

@@ -1,7 +1,7 @@
-"""Commands as click has them, with three rules of this project.
+"""click's commands, with three rules of this project.
 
-A failure is one line on stderr and no usage block. The help of a command ends with its examples. A
-command returns its exit code; None is 0.
+A failure is one line on stderr, without a usage block. The help of a command ends with its
+examples. A command returns its exit code; None is 0.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from broker.cli.terminal.exit_codes import EXIT_FAILED, EXIT_USAGE
 from broker.cli.terminal.standard_streams import drop_output
 
 COMPLETION = "_DLEDGER_COMPLETE"
-"""The variable by which a shell asks for what it may complete, as click names it."""
+"""click's variable for requests of shell completion."""
 
 
 class Command(click.Command):
-    """``examples`` are lines that a shell runs; ``notes`` stand below them, as they are."""
+    """``examples`` are lines for a shell; ``notes`` follow them unchanged."""
 
     def __init__(
         self, name: str | None, *, examples: str = "", notes: str = "", **attrs: Any
@@ -39,7 +39,7 @@ class Command(click.Command):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:  # nobody learns how it would have ended, so it did not end well
+        except BrokenPipeError:  # the result is not seen, so the command failed
             drop_output()
             return EXIT_FAILED
         except CommandError as error:
@@ -48,7 +48,7 @@ class Command(click.Command):
 
 
 class Group(click.Group):
-    """A command that has actions. Its examples are theirs, in the order in which they are made."""
+    """A command with actions. Its examples are those of the actions, in the order of definition."""
 
     command_class = Command
     group_class = type
@@ -61,7 +61,7 @@ class Group(click.Group):
     def examples(self) -> str:
         return "".join(getattr(each, "examples", "") for each in self.commands.values())
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click calls it so
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(self.commands)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -80,7 +80,7 @@ def _write_examples(formatter: click.HelpFormatter, examples: str) -> None:
 def run_program(
     program: click.Command, name: str, arguments: Sequence[str], obj: object = None
 ) -> int:
-    """Runs one command; returns its exit code. ``obj`` is what ``click.pass_obj`` gives."""
+    """Runs one command; returns its exit code. ``obj`` is for ``click.pass_obj``."""
     try:
         with program.make_context(name, list(arguments), obj=obj) as context:
             return program.invoke(context) or 0
@@ -98,8 +98,8 @@ def run_program(
 
 
 def one_line(text: str) -> str:
-    """A line for the terminal, whatever was typed."""
-    from store.quoting import shortened  # noqa: PLC0415 - no command that succeeds needs it
+    """The text as one line for the terminal."""
+    from store.quoting import shortened  # noqa: PLC0415 - only for failures
 
     text = " ".join(shortened(text).split("\n"))
     if text.isprintable():

@@ -16,9 +16,9 @@ REDRAW_SECONDS = 0.2
 
 
 class Progress:
-    """Counts things; ``clock`` gives seconds. Without a ``total`` no bar is shown.
+    """Counts ``what``; ``clock`` gives seconds. Without a ``total`` no bar is shown.
 
-    It draws when something is counted, at most five times a second, and starts no thread.
+    It draws at a count, at most five times a second, and starts no thread.
     """
 
     def __init__(
@@ -35,22 +35,22 @@ class Progress:
 
     @property
     def seconds(self) -> float:
-        """Since it began."""
+        """The seconds since the start."""
         return self._clock() - self._began
 
     @property
     def rate(self) -> float:
-        """A second."""
+        """The count per second."""
         return self.count / max(self.seconds, 1e-9)
 
     def add(self, count: int = 1, said: str = "") -> None:
-        """``count`` more are done; ``said`` stands at the end of the line."""
+        """Counts ``count`` more; ``said`` is shown at the end of the line."""
         self.count += count
         if self._shown and self._clock() - self._drawn >= REDRAW_SECONDS:
             self._draw(said)
 
     def end(self) -> None:
-        """Takes the line away, until something more is counted."""
+        """Clears the line, until the next count."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
@@ -79,7 +79,7 @@ def _new_bar(*, counted: bool) -> RichProgress:
     count = TextColumn("{task.completed:,.0f}" + of_total + " {task.description}")
     rate = TextColumn("{task.fields[rate]} {task.fields[said]}")
     columns = (BarColumn(24), count, TimeRemainingColumn(), rate) if counted else (count, rate)
-    # The cluster's own log lines go by; only this line is drawn.
+    # Log lines of the cluster are printed above; only this line is redrawn.
     return Progress(
         *columns,
         console=Console(stderr=True),
@@ -92,7 +92,7 @@ def _new_bar(*, counted: bool) -> RichProgress:
 
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
-    """Shows that the command waits, and for what, while the block runs."""
+    """Shows what the command waits for while the block runs."""
     if not sys.stderr.isatty():
         yield
         return

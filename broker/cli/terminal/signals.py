@@ -9,23 +9,24 @@ from contextlib import contextmanager
 from types import FrameType
 
 TERMINATION_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""At these a command ends what it has started. SIGHUP: its terminal was closed."""
+"""Signals at which a command ends the processes that it has started. SIGHUP: its terminal was
+closed."""
 
 Handler = Callable[[int, FrameType | None], object] | int | None
 
 
 def handled_signals() -> set[signal.Signals]:
-    """Those that are not ignored, as SIGHUP is under nohup."""
+    """These signals without ignored ones, such as SIGHUP under nohup."""
     return {
         sig for sig in TERMINATION_SIGNALS if signal.getsignal(sig) not in (signal.SIG_IGN, None)
     }
 
 
 def interrupt_on_ending() -> None:
-    """From now on each of them raises ``KeyboardInterrupt``, as Ctrl-C does.
+    """Makes each of these signals raise ``KeyboardInterrupt``, as Ctrl-C does.
 
-    Apart from Ctrl-C only the first signal counts: supervisors may send several, and they must not
-    interrupt the end.
+    Except for Ctrl-C, only the first signal counts: supervisors may send several, and these must
+    not interrupt the cleanup.
     """
     for sig in handled_signals() - {signal.SIGINT}:
         signal.signal(sig, _interrupt)
@@ -37,15 +38,15 @@ def _interrupt(_number: int, frame: FrameType | None) -> None:
     ctrl_c = signal.getsignal(signal.SIGINT)
     if not callable(ctrl_c):  # ignored, as in a background job of a script
         raise KeyboardInterrupt
-    ctrl_c(signal.SIGINT, frame)  # an event loop has its own, which lets its tasks end first
+    ctrl_c(signal.SIGINT, frame)  # an event loop has its own handler, which lets tasks end first
 
 
 @contextmanager
 def signals_blocked() -> Iterator[None]:
-    """They take effect at the end of the block, as they would have within it.
+    """Delays these signals until the end of the block.
 
-    They are not blocked, because a process that starts in the block would inherit that. Only the
-    main thread holds signals back: a handled signal interrupts no other thread.
+    They are not blocked in the kernel, because a process that starts in the block would inherit
+    that. Only the main thread delays signals: a handled signal interrupts no other thread.
     """
     came: list[int] = []
     handlers: dict[signal.Signals, Handler] = {}

@@ -1,4 +1,4 @@
-"""The three standard streams: all there from the start, and ended without a traceback."""
+"""The three standard streams: opened if they are missing, and ended without a traceback."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ STDIN, STDOUT, STDERR = 0, 1, 2
 NAME_MAX = 255
 
 _UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EAGAIN})
-"""How a write ends if there is no room, or if the disk fails. EAGAIN: the stream does not block,
-and its reader is slow."""
+"""Errors of a write without room or with a failed disk. EAGAIN: the stream does not block, and its
+reader is slow."""
 
 
 def open_missing_streams() -> None:
     """Opens ``/dev/null`` for standard streams that the parent closed.
 
-    Otherwise the next file or socket would get a descriptor that everybody takes for output, and
-    the event loop would refuse to close it.
+    Otherwise the next file or socket would get the descriptor of a standard stream, and the event
+    loop would refuse to close it.
     """
-    while (fd := os.open(os.devnull, os.O_RDWR)) <= STDERR:  # always the lowest that is free
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= STDERR:  # always the lowest free descriptor
         os.set_inheritable(fd, True)
     os.close(fd)
     if sys.stdin is None:
@@ -33,28 +33,29 @@ def open_missing_streams() -> None:
 
 
 def buffer_output() -> None:
-    """Gives stdout a buffer where ``PYTHONUNBUFFERED`` took it away.
+    """Gives stdout a buffer even if ``PYTHONUNBUFFERED`` is set.
 
-    Without a buffer a write is one system call, which may take a part of the bytes and fail
-    unnoticed: messages would be acknowledged that were never printed. Output that must be seen at
-    once is flushed.
+    Without a buffer a write is one system call, which may write a part of the bytes without an
+    error: messages would be acknowledged without being printed. Output that must be seen at once is
+    flushed.
     """
     plain = sys.stdout
     if isinstance(plain.buffer, io.RawIOBase):
-        sys.stdout = open(  # noqa: SIM115 - it stays open to the end
+        sys.stdout = open(  # noqa: SIM115 - it stays open until the end
             STDOUT, "w", encoding=plain.encoding, errors=plain.errors, closefd=False
         )
 
 
 def drop_output() -> None:
-    """Nobody can read the rest of the output: Python's flush at the end must not fail again."""
+    """Drops the rest of the output, which nobody can read: otherwise Python's flush at the end
+    would fail again."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, STDOUT)
     os.close(null)
 
 
 def unwritable(error: OSError) -> str | None:
-    """The text for an error about missing room; else None."""
+    """The text of an error of :data:`WRITE_ERRORS`; otherwise None."""
     if error.errno not in _UNWRITABLE:
         return None
     where = "what it prints" if error.filename is None else error.filename
@@ -62,7 +63,7 @@ def unwritable(error: OSError) -> str | None:
 
 
 def unusable(error: OSError) -> str | None:
-    """The text for an error that names a file; else None."""
+    """The text of an error that names a file; otherwise None."""
     if error.filename is None:
         return None
     name = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else ""

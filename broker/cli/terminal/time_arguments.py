@@ -1,4 +1,4 @@
-"""Arguments that name a moment: milliseconds since 1970, ISO 8601, or how long ago."""
+"""Arguments that name a time: milliseconds since 1970, ISO 8601, or how long ago."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ _MILLISECOND = timedelta(milliseconds=1)
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _LENGTH = re.compile(rf"([+-]?)([0-9]+)({'|'.join(_UNITS_MS)})")
 _TEXT_MAX = 40
-"""Longer than any time that ISO 8601 writes, and than any number of milliseconds."""
+"""Longer than any time of ISO 8601, and than any number of milliseconds."""
 
 
 def timestamp_ms(text: str) -> int:
-    """The type of an option that is a time; gives milliseconds since 1970. A bare length of time is
-    so long ago. Raises ``ValueError``."""
+    """The type of an option with a time; gives milliseconds since 1970. A length of time means so
+    long ago. Raises ``ValueError``."""
     return _moment(text, -1)
 
 
 def future_ms(text: str) -> int:
-    """As :func:`timestamp_ms`; a bare length of time is from now on."""
+    """As :func:`timestamp_ms`; a length of time counts from now."""
     return _moment(text, 1)
 
 
 def length_ms(text: str) -> int:
-    """The type of an option that is a length of time, such as 90s, 30m, 1h or 7d, without a sign;
+    """The type of an option with a length of time, such as 90s, 30m, 1h or 7d, without a sign;
     gives milliseconds. Raises ``ValueError``."""
     length = _LENGTH.fullmatch(text) if text.isascii() and len(text) <= _TEXT_MAX else None
     if length is None or length[1]:
@@ -45,7 +45,7 @@ def length_ms(text: str) -> int:
 
 
 def length_text(length_ms: int) -> str:
-    """A length of time in the largest unit up to days of which it is a whole number."""
+    """A length of time as a whole number of the largest possible unit, up to days."""
     units = [unit for unit in ("d", "h", "m", "s") if length_ms % _UNITS_MS[unit] == 0]
     unit = units[0] if units else "ms"
     return f"{length_ms // _UNITS_MS[unit]}{unit}"
@@ -72,14 +72,14 @@ def _milliseconds(text: str) -> int | None:
     if text.isdigit():
         return int(text)
     try:
-        # A time without a zone is local time. At the ends of Python's range a zone leads out of it.
+        # A time without a zone is local time. At the ends of Python's range a zone may exceed it.
         return (datetime.fromisoformat(text).astimezone(UTC) - _EPOCH) // _MILLISECOND
     except (ValueError, OverflowError, OSError):
         return None
 
 
 def place_in_time(text: str) -> Literal["earliest", "latest"] | int:
-    """The type of an option for the beginning in a queue."""
+    """The type of an option for a place in queues: earliest, latest, or a time in ms."""
     if text == "earliest":
         return "earliest"
     if text == "latest":

@@ -1,4 +1,4 @@
-"""The consumer that a program uses to receive messages of topics, alone or in a group."""
+"""The consumer with which a program receives messages, alone or in a group."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ logger = logging.getLogger("dledger.client")
 
 
 class _OpenedBatch(NamedTuple):
-    """A batch that is handed out message by message, numbered from 1 on."""
+    """A batch whose messages are handed out one by one, numbered from 1."""
 
     batch: PulledBatch
     rest: Iterator[tuple[int, ReceivedMessage]]
@@ -50,12 +50,12 @@ class Consumer:
             async for message in consumer.messages():
                 print(message.body)
 
-    Iterating over the consumer itself gives batches, which are acknowledged by hand.
+    Iterating over the consumer itself gives batches, which the program acknowledges itself.
 
-    Queues are shared among the members of the group (or, with ``broadcast``, each member gets all
-    of them and keeps its own offsets). Messages of a queue come in order. Acknowledged messages are
-    committed every few seconds and when the consumer is closed. They do not come again in this run.
-    After a crash messages without a commit come again.
+    The members of the group share out the queues. With ``broadcast`` each member gets all queues
+    and keeps its own offsets. Messages of a queue come in order. Acknowledged messages do not come
+    again in this run. Their offsets are committed every few seconds and at the close. After a
+    crash, messages behind the committed offset come again.
     """
 
     def __init__(
@@ -72,14 +72,14 @@ class Consumer:
         rng: Random | None = None,
         identity: ClientIdentity | None = None,
     ) -> None:
-        """``subscriptions``: of each topic the tags wanted, ``*`` or ``TagA || TagB``, or an
+        """``subscriptions``: for each topic a tag expression, ``*`` or ``TagA || TagB``, or an
         :class:`~broker.client.consumer.message_selector.Sql` expression over the properties.
 
-        ``start_from`` is the beginning of a queue without an offset of the group. With ``retries``
-        messages that members of the group sent back (:meth:`send_back`) come again too.
+        ``start_from`` is where the group starts in a queue without a committed offset. With
+        ``retries`` the member also gets messages that members sent back (:meth:`send_back`).
         """
         if retries and broadcast:
-            raise ValueError("a broadcast is not sent back, so nothing of it comes again")
+            raise ValueError("broadcast messages cannot be sent back, so there are no retries")
         self._config = config or ConsumerConfig()
         self._loop = asyncio.get_running_loop()
         self._start_from = start_from
@@ -122,11 +122,11 @@ class Consumer:
         self._committing: asyncio.Task[None] | None = None
         self._resets: dict[asyncio.Task[None], None] = {}
         self._opened: _OpenedBatch | None = None
-        """Messages that :meth:`messages` has started and not finished."""
+        """Batches that :meth:`messages` has begun and not finished."""
         self._closed = False
 
     async def start(self) -> None:
-        """Joins the group. Messages come as soon as there is a leader to ask."""
+        """Joins the group. Messages come as soon as there is a leader."""
         self._routes.on_change(self._route_changed)
         self._routes.start()
         self._membership.start()
@@ -134,7 +134,7 @@ class Consumer:
             self._committing = self._loop.create_task(self._commit_regularly())
 
     async def close(self) -> None:
-        """Commits acknowledged messages, as far as that is possible in time, and leaves."""
+        """Commits acknowledged messages, if that is possible in time, and leaves the group."""
         if self._closed:
             return
         self._closed = True
@@ -162,13 +162,13 @@ class Consumer:
 
     @property
     def queues(self) -> list[MessageQueue]:
-        """The queues that are this member's at the moment, sorted."""
+        """The present queues of this member, sorted."""
         return sorted(self._fetchers)
 
     @property
     def obstacle(self) -> Failure | None:
-        """The obstacle that has kept this member, ever since it started, from its share of the
-        queues or from a queue of it; None if all were reached: then no messages means that none are
+        """The failure that has kept this member, since its start, from its share of the queues or
+        from one of its queues. None if all queues were reached: if no messages come then, none are
         left.
         """
         if self._membership.obstacle is not None:
@@ -177,7 +177,7 @@ class Consumer:
         return next((obstacle for obstacle in obstacles if obstacle is not None), None)
 
     async def next_batch(self) -> PulledBatch:
-        """The next messages of any queue; waits until there are any.
+        """Waits for the next messages of any queue.
 
         Raises :class:`ClosedError` when the consumer is closed.
         """
@@ -206,9 +206,9 @@ class Consumer:
             yield batch
 
     async def messages(self) -> AsyncIterator[ReceivedMessage]:
-        """One message after the other, of all queues. Asking for the next one acknowledges the one
-        before. So a loop that ends by an error or ``break`` has not acknowledged its last message;
-        another loop goes on behind it.
+        """The messages of all queues, one by one. Taking the next message acknowledges the one
+        before. So a loop that ends by an error or ``break`` has not acknowledged its last message.
+        Another loop continues behind that message.
         """
         while not self._closed:
             if self._opened is None:
@@ -227,12 +227,13 @@ class Consumer:
             self.acknowledge(message.queue, opened.batch.offset_after(count))
 
     async def send_back(self, message: ReceivedMessage, delay_level: int = 0) -> None:
-        """The message could not be consumed: members of the group with ``retries`` get it again.
+        """Sends back a message that could not be consumed: a member of the group with ``retries``
+        gets it again.
 
-        Level 0 leaves the delay to the broker: 10 s, longer with each attempt. After
-        ``max_reconsume_times``, or at once below 0, the message goes to ``%DLQ%group``. The message
-        itself must still be acknowledged. If an answer is lost, the message may come again twice.
-        Raises a :class:`ClientError`.
+        With ``delay_level`` 0 the broker chooses the delay: 10 s, longer with each attempt. After
+        ``max_reconsume_times`` attempts, or at once with a level below 0, the message goes to
+        ``%DLQ%group``. The message itself must still be acknowledged. If an answer is lost, the
+        message may come again twice. Raises a :class:`ClientError`.
         """
         queue, seconds, last = message.queue, self._config.send_back_seconds, None
         try:
@@ -252,11 +253,12 @@ class Consumer:
             raise DeadlineError(what, seconds, last) from None
 
     async def rewind(self, timestamp_ms: int) -> None:
-        """Moves this member's queues, forward or back, to the first message not older than that.
+        """Moves this member's queues, forward or back, to the first message that is not older than
+        ``timestamp_ms``.
 
-        Other members stay; an operator's ``dledger group reset-offset`` moves them all. Raises a
-        :class:`ClientError` or :class:`~broker.remoting.protocol.errors.CallError`, and then no
-        queue has moved.
+        The queues of other members stay; an operator's ``dledger group reset-offset`` moves all.
+        Raises a :class:`ClientError` or :class:`~broker.remoting.protocol.errors.CallError`, and
+        then no queue has moved.
         """
         queues = self.queues
         offsets = await asyncio.gather(
@@ -268,11 +270,12 @@ class Consumer:
         await self._begin_again(dict(zip(queues, offsets, strict=True)))
 
     def acknowledge(self, queue: MessageQueue, next_offset: int) -> None:
-        """Everything of the queue before ``next_offset`` is done with."""
+        """Acknowledges all messages of the queue before ``next_offset``."""
         self._offsets.acknowledge(queue, next_offset)
 
     async def commit(self) -> bool:
-        """Commits what was acknowledged; tries for ``close_seconds``. Whether all is committed."""
+        """Commits acknowledged messages; tries for ``close_seconds``. Returns whether all are
+        committed."""
         if self._broadcast:
             return True
         try:
@@ -286,14 +289,14 @@ class Consumer:
             return False
         return True
 
-    # Called by fetchers: they put batches here.
+    # Called by fetchers.
 
     def has_room(self) -> bool:
-        """Whether more may be pulled."""
+        """Whether more messages may be pulled."""
         return self._ready_bytes < self._config.buffered_bytes_max
 
     def put(self, fetcher: Fetcher, batch: PulledBatch) -> None:
-        """Takes in what was pulled."""
+        """Takes a pulled batch."""
         self._ready.append((fetcher, batch))
         self._ready_bytes += batch.size
         self._end_wait()
@@ -359,7 +362,7 @@ class Consumer:
             sink=self,
             queue=queue,
             subscription=self._subscriptions[queue.topic],
-            # The retry topic exists once a message was sent back.
+            # The retry topic may not exist before a message is sent back.
             start_from="earliest" if queue.topic == self._retry_topic else self._start_from,
             broadcast=self._broadcast,
             wait_seconds=wait_seconds,
@@ -374,7 +377,7 @@ class Consumer:
         self._ready_bytes = sum(batch.size for _, batch in kept)
 
     async def _give_up(self, queue: MessageQueue) -> None:
-        """Another member will go on with the queue from its commit."""
+        """Stops the queue and commits its offset, from which another member continues."""
         await self._stop(self._fetchers.pop(queue))
         if not self._broadcast and queue in self._offsets.uncommitted():
             await self._offsets.commit([queue])
@@ -385,7 +388,8 @@ class Consumer:
             await self._offsets.commit(self._uncommitted())
 
     def _uncommitted(self) -> list[MessageQueue]:
-        """Only this member's queues: the next owners of others may be further already."""
+        """This member's queues with uncommitted offsets. Other queues are left out: their next
+        owners may be further."""
         return [queue for queue in self._offsets.uncommitted() if queue in self._fetchers]
 
     def _end_wait(self) -> None:

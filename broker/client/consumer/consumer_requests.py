@@ -24,7 +24,7 @@ PULL_SUBSCRIPTION = 4
 
 
 class PullAnswer(NamedTuple):
-    """An answer to a pull; ``code`` is one that a healthy queue gives."""
+    """The answer to a pull; ``code`` is one of :data:`PULL_CODES`."""
 
     code: int
     next_offset: int
@@ -59,10 +59,11 @@ class ConsumerRequests:
     def pull(
         self, address: str, queue: MessageQueue, offset: int, subscription: Subscription
     ) -> asyncio.Future[Frame]:
-        """Code 11; :func:`pull_answer` reads what comes. The broker may hold it for a while.
+        """Code 11; :func:`pull_answer` reads the answer. The broker may hold the request for a
+        while.
 
-        The subscription travels along, so that a new leader can answer it before it has had a
-        heartbeat of this client.
+        The request has the subscription, so that a new leader can answer before this client's first
+        heartbeat.
         """
         config = self._config
         return self._remoting.invoke_nowait(
@@ -83,7 +84,7 @@ class ConsumerRequests:
         )
 
     async def committed_offset(self, address: str, queue: MessageQueue) -> int | None:
-        """Code 14: None if the group never committed one for the queue.
+        """Code 14: the group's offset, or None if it has committed none for the queue.
 
         ``setZeroIfNotFound`` is a field of 5.x. Without it, Apache's brokers answer 0 for an
         unknown group, and the group would always start at the beginning.
@@ -99,7 +100,7 @@ class ConsumerRequests:
         return offset if offset >= 0 else None
 
     async def commit_offset(self, address: str, queue: MessageQueue, offset: int) -> None:
-        """Code 15, answered when the offset is committed."""
+        """Code 15, answered once the offset is committed."""
         answer = await self._invoke(
             address,
             RequestCode.UPDATE_CONSUMER_OFFSET,
@@ -118,7 +119,8 @@ class ConsumerRequests:
         return self._number(address, answer, "offset")
 
     async def search_offset(self, address: str, queue: MessageQueue, timestamp_ms: int) -> int:
-        """Code 29: the first message not older than a time, the end if all are older."""
+        """Code 29: the offset of the first message not older than a time; the end if all are
+        older."""
         answer = await self._invoke(
             address,
             RequestCode.SEARCH_OFFSET_BY_TIMESTAMP,
@@ -127,7 +129,8 @@ class ConsumerRequests:
         return self._number(address, answer, "offset")
 
     async def send_back(self, address: str, message: ReceivedMessage, delay_level: int) -> None:
-        """Code 36: the message could not be consumed; answered when its next attempt is stored."""
+        """Code 36: sends back a message that could not be consumed; answered once its next attempt
+        is stored."""
         answer = await self._invoke(
             address,
             RequestCode.CONSUMER_SEND_MSG_BACK,
@@ -166,7 +169,7 @@ class ConsumerRequests:
         _check(address, answer)
 
     async def unregister(self, address: str) -> None:
-        """Code 35: it is no member any more."""
+        """Code 35: this client leaves the group."""
         ext = {"clientID": self._client_id, "consumerGroup": self._group}
         _check(address, await self._invoke(address, RequestCode.UNREGISTER_CLIENT, ext))
 
@@ -179,7 +182,7 @@ class ConsumerRequests:
         try:
             return [str(client_id) for client_id in orjson.loads(answer.body)["consumerIdList"]]
         except (orjson.JSONDecodeError, KeyError, TypeError) as error:
-            raise BadAnswerError(address, f"no list of consumers: {error}") from None
+            raise BadAnswerError(address, f"not a list of consumers: {error}") from None
 
     async def _invoke(
         self, address: str, code: RequestCode, ext: Mapping[str, str], body: bytes = b""

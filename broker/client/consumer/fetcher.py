@@ -1,4 +1,4 @@
-"""Fetches one queue: pull after pull, from its group's offset, across changes of the leader."""
+"""Fetches one queue: pull after pull from its group's offset, also when the leader changes."""
 
 from __future__ import annotations
 
@@ -21,21 +21,23 @@ from store.errors import CorruptRecordError
 logger = logging.getLogger("dledger.client")
 
 StartFrom: TypeAlias = Literal["earliest", "latest"] | int
-"""Where a queue begins without a committed offset; a number is a time in milliseconds."""
+"""Where a group starts in a queue without a committed offset; a number is a time in
+milliseconds."""
 
 BATCHES_AHEAD = 2
-"""Of one queue, pulled and not yet asked for."""
+"""The bytes of one queue that were pulled and not taken yet."""
 
 EMPTY_PULL_SECONDS = 0.1
-"""A pull without messages takes at least so long, even if the broker does not hold it."""
+"""The least duration of a pull without messages, also if the broker does not hold it."""
 
 BEHIND_SECONDS = 10.0
-"""How long a broker must repeat that a queue ends before its last read message. Until then it is
-taken for a deposed leader; later, for a topic that was deleted and created again."""
+"""How long a broker must repeat that a queue ends before the last read message. Until then the
+client takes the broker for a deposed leader; later, it takes the topic for deleted and created
+again."""
 
 
 class Sink(Protocol):
-    """Where batches go."""
+    """Takes the batches of fetchers."""
 
     def has_room(self) -> bool: ...
 
@@ -45,7 +47,7 @@ class Sink(Protocol):
 
 
 class LaggingBrokerError(ClientError):
-    """A broker knows less of a queue than this client has read."""
+    """A broker's queue ends before the last message that this client has read."""
 
     retriable = True
 
@@ -67,12 +69,12 @@ class Fetcher:
         broadcast: bool,
         wait_seconds: float,
     ) -> None:
-        """``wait_seconds`` pass before the queue starts."""
+        """The queue starts after ``wait_seconds``."""
         self.queue = queue
         self.ahead = 0
-        """Batches in the sink that nobody has taken yet."""
+        """Batches in the sink that the program has not taken yet."""
         self.obstacle: Failure | None = ClientError(NOT_YET)
-        """The reason why the queue cannot begin, from when it was first tried; None once it is."""
+        """Why the queue could not start so far; None once it has."""
         self._loop = loop
         self._routes = routes
         self._requests = requests
@@ -91,23 +93,23 @@ class Fetcher:
         self._task = loop.create_task(self._run(wait_seconds))
 
     async def stop(self) -> None:
-        """Pulls no more. Messages in the sink stay there."""
+        """Ends the pulls. Messages in the sink stay there."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
     def wake(self) -> None:
-        """There may be room now."""
+        """Checks again whether the sink has room."""
         if self._room is not None and not self._room.done():
             self._room.set_result(None)
 
     def check_leader(self) -> None:
-        """The route has changed: ends a pull that an old leader may hold."""
+        """After a change of the route: ends a pull that an old leader may hold."""
         pulling = self._pulling
         if pulling is not None and not pulling.done():
             try:
                 leader = self._routes.leader(self.queue)
             except NoLeaderError:
-                return  # the old one may be the next one, too
+                return  # the old leader may also be the next
             if leader != self._address:
                 pulling.set_exception(ConnectionLostError(leader, "leads now"))
 
@@ -142,8 +144,8 @@ class Fetcher:
             offset = await self._requests.max_offset(address, self.queue)
         else:
             offset = await self._requests.search_offset(address, self.queue, self._start_from)
-        # Earlier messages are not for the group. It is committed, because nobody else knows: tools
-        # would count it as lag, and the group would later begin at a later end.
+        # Earlier messages are not for the group. The offset is committed: otherwise tools
+        # would count them as lag, and a later start would begin at a later end.
         self._offsets.acknowledge(self.queue, offset)
         return offset
 
@@ -191,8 +193,8 @@ class Fetcher:
             self._skip_to(answer.next_offset)
 
     def _skip_to(self, offset: int) -> None:
-        """No message up to there is for this group. It is committed only if all before it are
-        done."""
+        """Skips messages that are not for this group. The offset is committed only if all earlier
+        messages are acknowledged."""
         if offset > self._next_offset:
             done_with = max(self._offsets.acknowledged(self.queue) or 0, self._start_offset)
             if done_with == self._next_offset:
@@ -206,8 +208,8 @@ class Fetcher:
                 self._behind_since = now
             if now - self._behind_since < BEHIND_SECONDS:
                 raise LaggingBrokerError(
-                    f"{address} has {self.queue} up to {answer.next_offset} only, "
-                    f"it was read up to {self._next_offset}"
+                    f"{address} has {self.queue} only up to {answer.next_offset}, "
+                    f"but it was read up to {self._next_offset}"
                 )
         logger.warning(
             "%s: offset %d is gone, going on at %d",

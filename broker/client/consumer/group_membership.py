@@ -1,9 +1,9 @@
 """Membership in a group: heartbeats to every leader, and this member's share of the queues.
 
-Brokers do not replicate who is connected. A new leader learns of the members by their heartbeats,
-so for a moment the first to come seems to be alone. Therefore the queues stay as they are for
-``settle_seconds`` after a new leader got the first heartbeat. If the members cannot be asked at
-all, they stay for as long as that lasts.
+Brokers do not replicate connections. A new leader learns of the members by their heartbeats, so at
+first it knows only one member. Therefore the assignment of queues stays for ``settle_seconds``
+after a new leader got the first heartbeat. If no leader can be asked for the members, the
+assignment stays, too.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ from broker.remoting.protocol.errors import CallError
 logger = logging.getLogger("dledger.client")
 
 GREET_AGAIN_SECONDS = 0.5
-"""After a heartbeat that failed."""
+"""The pause after a failed heartbeat."""
 COMPLAIN_SECONDS = 2.0
-"""A failure of this length is worth a line in the log."""
+"""The duration from which a failure is logged."""
 
 
 class Share(NamedTuple):
-    """This member's queues of a topic from now on."""
+    """The queues of a topic that are assigned to this member."""
 
     topic: str
     queues: list[MessageQueue]
     has_others: bool
-    """Whether there are other members; they may have had them until now."""
+    """Whether there are other members, which may have had these queues."""
 
 
 Assign = Callable[[Share], Awaitable[None]]
 
 
 class NotMemberError(ClientError):
-    """A broker has forgotten this client; the next heartbeat reminds it."""
+    """A broker has forgotten this client, until the next heartbeat."""
 
     retriable = True
 
@@ -80,13 +80,13 @@ class GroupMembership:
         self._latest = latest
         self._assign = assign
         self._heartbeat_sent: dict[str, float] = {}
-        """Leaders that know this client, and since when (the latest heartbeat)."""
+        """Leaders that know this client, with the time of the latest heartbeat."""
         self._denied: AccessDeniedError | None = None
-        """Why a leader takes no heartbeat of this account: the group then has no member, which is
-        all that other requests would tell."""
+        """The refusal of a heartbeat for lack of permission. Other requests would only show that
+        the group has no member."""
         self._assigned = False
         self.obstacle: Failure | None = ClientError(NOT_YET)
-        """The reason why this client has no first share of the queues; None once it has had one."""
+        """Why this client has not had a share of the queues yet; None once it has."""
         self._failing_since: float | None = None
         self._complaint = ""
         self._settled_at = 0.0
@@ -100,7 +100,7 @@ class GroupMembership:
         self._task = self._loop.create_task(self._run())
 
     async def stop(self) -> None:
-        """Ends the membership; reachable brokers are notified."""
+        """Leaves the group; reachable brokers are notified."""
         if self._timer is not None:
             self._timer.cancel()
         if self._task is not None:
@@ -110,12 +110,12 @@ class GroupMembership:
         await asyncio.gather(*goodbyes, return_exceptions=True)
 
     def rebalance_soon(self) -> None:
-        """The members, the queues or the leaders may have changed."""
+        """Computes the shares again soon: members, queues or leaders may have changed."""
         self._rebalance_at = min(self._rebalance_at, self._loop.time())
         self._wake.set()
 
     def lost(self, address: str) -> None:
-        """A connection broke, and the broker forgets this client with it."""
+        """A connection broke, so the broker has forgotten this client."""
         if self._heartbeat_sent.pop(address, None) is not None:
             self._wake.set()
 
@@ -155,7 +155,7 @@ class GroupMembership:
                     self._complain(error)
 
     async def _send_heartbeat(self) -> None:
-        """A heartbeat to each leader that has none, or only an old one."""
+        """Sends a heartbeat to each leader without a recent one."""
         leaders = self._leaders()
         self._heartbeat_sent = {
             address: at for address, at in self._heartbeat_sent.items() if address in leaders
@@ -163,8 +163,8 @@ class GroupMembership:
         for address in leaders:
             last = self._heartbeat_sent.get(address)
             now = self._loop.time()
-            # The same sum as in the timer: a difference may round to a little less, and then the
-            # timer would ring at once, again and again.
+            # The same sum as for the timer: a difference may round to less, and then the
+            # timer would fire at once, again and again.
             if last is not None and now < last + self._config.heartbeat_seconds:
                 continue
             try:
@@ -226,7 +226,7 @@ class GroupMembership:
         return Share(topic, queues, has_others=len(ids) > 1)
 
     def _complain(self, error: Failure) -> None:
-        """When it lasts, and once, however often it is tried again."""
+        """Logs a lasting failure, once."""
         if not self._assigned:
             self.obstacle = error
         what = str(error)

@@ -1,4 +1,4 @@
-"""The filter of a consumer beside tags: messages by their properties."""
+"""A consumer's filter by properties."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ class Sql:
 
         Consumer(name_servers, "billing", {"orders": Sql("amount > 100 AND TAGS IN ('paid')")})
 
-    Raises :class:`~broker.filter.subscription.ExpressionError` if it has a mistake, and says
-    where.
+    Raises :class:`~broker.filter.subscription.ExpressionError` with the place of a mistake.
     """
 
     expression: str

@@ -1,7 +1,7 @@
-"""The body of request 220, by which members learn of an operator's reset of their group.
+"""The body of request 220, which tells members about an offset reset of their group.
 
-RocketMQ sends ``{"offsetTable":{{"brokerName":"b","queueId":0,"topic":"t"}:5}}``: no other JSON
-reader accepts these keys. For C++ clients it sends a list of objects with an ``offset`` each.
+RocketMQ sends ``{"offsetTable":{{"brokerName":"b","queueId":0,"topic":"t"}:5}}``: other JSON
+parsers reject these keys. For C++ clients it sends a list of objects with an ``offset`` each.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from broker.remoting.protocol.java_json import decode_json
 
 
 def reset_offsets(body: bytes) -> dict[MessageQueue, int]:
-    """Where each queue goes on. Raises :class:`~broker.remoting.protocol.errors.FieldError`."""
+    """The new offset of each queue. Raises :class:`~broker.remoting.protocol.errors.FieldError`."""
     try:
         table: Any = decode_json(body)["offsetTable"]
         if isinstance(table, list):

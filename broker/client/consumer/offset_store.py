@@ -1,4 +1,4 @@
-"""Offsets of one consumer: acknowledged ones, and those that the brokers know."""
+"""The offsets of one consumer: acknowledged and committed."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ logger = logging.getLogger("dledger.client")
 class OffsetStore:
     """Acknowledged and committed offsets by queue.
 
-    Acknowledged messages are remembered for good, even if the queue goes to another member and
-    comes back. Within one run no message is handed out again after its acknowledgement, unless an
-    operator resets the group.
+    Acknowledged offsets are kept for ever, even if the queue goes to another member and comes back.
+    So within one run an acknowledged message is not handed out again, unless an operator resets the
+    group.
     """
 
     def __init__(self, requests: ConsumerRequests, routes: Routes) -> None:
@@ -29,25 +29,25 @@ class OffsetStore:
         self._acknowledged: dict[MessageQueue, int] = {}
         self._committed: dict[MessageQueue, int] = {}
         self._handed_out: dict[MessageQueue, int] = {}
-        """For reset queues: the offset up to which messages have come again."""
+        """For reset queues: the offset up to which messages were handed out since."""
 
     def acknowledge(self, queue: MessageQueue, next_offset: int) -> None:
-        """All messages of the queue before ``next_offset`` are done with."""
+        """Acknowledges all messages of the queue before ``next_offset``."""
         if self._handed_out.get(queue, next_offset) < next_offset:
-            return  # of what came before the queue was reset
+            return  # of messages from before the reset
         if next_offset > self._acknowledged.get(queue, -1):
             self._acknowledged[queue] = next_offset
 
     def rewind(self, queue: MessageQueue, next_offset: int) -> None:
-        """The queue begins again, before acknowledged messages."""
+        """The program moves the queue, also back before acknowledged messages."""
         self._acknowledged[queue] = next_offset
 
     def reset(self, queue: MessageQueue, next_offset: int) -> None:
-        """An operator wants the queue to go on from there, also behind unacknowledged messages."""
+        """An operator moves the queue, also behind unacknowledged messages."""
         self._acknowledged[queue] = self._handed_out[queue] = next_offset
 
     def hand_out(self, queue: MessageQueue, next_offset: int) -> None:
-        """Messages up to there have been handed out, and may be acknowledged."""
+        """Messages before ``next_offset`` were handed out, and may be acknowledged."""
         if queue in self._handed_out:
             self._handed_out[queue] = max(next_offset, self._handed_out[queue])
 
@@ -55,7 +55,7 @@ class OffsetStore:
         return self._acknowledged.get(queue)
 
     def uncommitted(self) -> list[MessageQueue]:
-        """The queues whose brokers do not know yet what was acknowledged."""
+        """The queues with acknowledged offsets that are not committed."""
         return [
             queue
             for queue, offset in self._acknowledged.items()
@@ -63,7 +63,7 @@ class OffsetStore:
         ]
 
     async def commit(self, queues: Iterable[MessageQueue]) -> bool:
-        """Commits the acknowledged offsets of ``queues``, once; returns whether all is
+        """Commits the acknowledged offsets of ``queues``, once. Returns whether all are
         committed."""
         results = await asyncio.gather(*map(self._commit, queues))
         return all(results)

@@ -1,7 +1,7 @@
-"""Shares out queues among the members of a group; each member computes it for itself.
+"""Assigns queues to the members of a group; each member computes its own share.
 
-``AllocateMessageQueueAveragely``: everyone sorts the queues and the client ids, so everyone comes
-to the same result without talking about it.
+``AllocateMessageQueueAveragely``: every member sorts the queues and the client ids, so all members
+get the same result.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from broker.client.message import MessageQueue
 def allocate(
     queues: Sequence[MessageQueue], client_ids: Sequence[str], own_id: str
 ) -> list[MessageQueue]:
-    """The share of ``own_id``; nothing if it is not among ``client_ids``.
+    """The share of ``own_id``; empty if it is not in ``client_ids``.
 
-    With n queues and m clients the first n mod m of them get one more than the others; shares are
-    of neighbouring queues.
+    With n queues and m clients, the first n mod m clients get one queue more than the others. The
+    queues of a share are neighbours.
     """
     ids = sorted(client_ids)
     if own_id not in ids:

@@ -14,12 +14,12 @@ LEVELS = (
     (1_000, 60_000),
     (550, 30_000),
 )
-"""(latency, not used for), in milliseconds; RocketMQ's ``latencyMax`` and ``notAvailableDuration``.
-Its lower levels (50 and 100 ms) cost nothing."""
+"""(latency, how long the broker is avoided), in milliseconds; RocketMQ's ``latencyMax`` and
+``notAvailableDuration``. RocketMQ's lower levels (50 and 100 ms) avoid nothing."""
 
 
 class LatencyFaults:
-    """The latency of each broker, by name; times are the caller's, in milliseconds."""
+    """The latency of each broker, by name. The caller gives the time in milliseconds."""
 
     __slots__ = ("_until",)
 
@@ -27,7 +27,7 @@ class LatencyFaults:
         self._until: dict[str, int] = {}
 
     def record(self, broker: str, latency_ms: int, now_ms: int) -> None:
-        """Notes the latency of a send, or ``FAILED_LATENCY_MS``. The latest one counts."""
+        """Records the latency of a send, or ``FAILED_LATENCY_MS``. The latest one counts."""
         for level_ms, unused_ms in LEVELS:
             if latency_ms >= level_ms:
                 self._until[broker] = now_ms + unused_ms
@@ -38,5 +38,5 @@ class LatencyFaults:
         return self._until.get(broker, 0) <= now_ms
 
     def least_bad(self, brokers: Sequence[str]) -> str:
-        """Of brokers that are all unavailable, the one that will be available first."""
+        """Of unavailable brokers, the one that will be available first."""
         return min(brokers, key=lambda broker: self._until.get(broker, 0))

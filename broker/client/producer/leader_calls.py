@@ -1,4 +1,4 @@
-"""Requests that only the leader of one broker group can answer, sent until it does."""
+"""Requests that only the leader of a broker group can answer, retried until it does."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ async def until_answered(
     seconds: float,
     what: str,
 ) -> None:
-    """Calls ``ask`` with the address of the queue's leader until that does not fail for now.
+    """Calls ``ask`` with the address of the queue's leader, and repeats it after retriable
+    failures.
 
-    Raises :class:`~broker.client.errors.DeadlineError` after so many seconds, and what is final.
+    Raises :class:`~broker.client.errors.DeadlineError` after ``seconds``, and any final error at
+    once.
     """
     last: Exception | None = None
     try:

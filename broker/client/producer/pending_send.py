@@ -1,4 +1,4 @@
-"""One request of a producer, from the call until it is acknowledged or given up."""
+"""One request of a producer, from the call until it is acknowledged or has failed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _new = tuple.__new__
 
 
 class PendingSend:
-    """A request (sent again with the same bytes, if need be), and its waiter."""
+    """A request and its waiter. A retry sends the same bytes."""
 
     __slots__ = (
         "address",
@@ -64,13 +64,13 @@ class PendingSend:
         self.topic = topic
         self.template = template
         self.values = values
-        """The values for the template, without the queue."""
+        """The values for the template, without the queue id."""
         self.body = body
         self.count = count
         self.properties_size = properties_size
         self.first_key = first_key
         self.pinned = pinned
-        """The queue that it must go to, None for any."""
+        """The required queue; None: any."""
         self.deadline = deadline
         self.future = future
         self.queue: MessageQueue | None = pinned
@@ -82,9 +82,9 @@ class PendingSend:
         self.asked: Target | None = None
         """Who was asked last, by a try or whether an earlier one is stored."""
         self.forwarded = False
-        """Whether that broker leads no more, and has passed the request on."""
+        """Whether that broker leads no more, and has forwarded the request."""
         self.doubtful_at: dict[str, str] = {}
-        """Broker groups that may have stored it without saying so, and the address of the leader
+        """Broker groups that may have stored it without an answer, with the address of the leader
         that was asked."""
 
     def acknowledgement(self, frame: Frame, queue: MessageQueue) -> SendResult:
@@ -118,12 +118,12 @@ class PendingSend:
         )
 
     def note(self, failure: Failure) -> None:
-        """Remembers where it may be stored all the same."""
+        """Records the broker group that may have stored it."""
         if self.queue is not None and outcome_unknown(failure):
             self.doubtful_at[self.queue.broker] = self.address
 
     def succeed(self, result: SendResult) -> None:
-        if not self.future.done():  # its caller may have given up on it
+        if not self.future.done():  # its caller may have cancelled it
             self.future.set_result(result)
 
     def fail(self, failure: BaseException) -> None:
@@ -131,7 +131,7 @@ class PendingSend:
             self.future.set_exception(failure)
 
     def record_sizes(self) -> list[int]:
-        """The sizes of the records that a broker makes of it."""
+        """The sizes of the records that a broker makes of its messages."""
         fixed = record_size(self.topic, 0, 0)
         if not self.count:
             return [fixed + len(self.body) + self.properties_size]

@@ -1,8 +1,8 @@
-"""Sending a stream of messages: in batches, as fast as the brokers take them, in order.
+"""Sends a stream of messages: in batches, in order, as fast as the brokers take them.
 
-Each queue has one request in progress at most, retries included, so it gets messages in order. A
+Each queue has at most one request in progress, retries included, so it gets messages in order. A
 batch goes to any idle queue, or to the queue of its order key. In the first case a queue without a
-leader holds up only its own batch. In the second, messages with the same key are in order.
+leader delays only its own batch. In the second, messages with the same key are in order.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from broker.client.producer.send_encoding import batched_size
 BATCH_MESSAGES = 512
 BATCH_BYTES = 1024 * 1024
 BACKLOG_BYTES_MAX = 8 * 1024 * 1024
-"""Waiting requests; :meth:`Pipeline.put` waits while there are more."""
+"""The bytes of waiting messages above which :meth:`Pipeline.put` waits."""
 
 StoredCallback = Callable[[SendResult, Sequence[Message]], None]
 
@@ -36,11 +36,11 @@ class _Lane:
 
 
 class Pipeline:
-    """Sends to the queues given, until drained or until the first message fails for good.
+    """Sends to ``queues``, until drained or until a message fails for good.
 
     All messages must be of the queues' topic; another one fails. ``stored`` is called with each
-    acknowledged request and its messages, in order for each queue. An error that it raises (nobody
-    reads any more, the disk is full) ends the stream like a failed message.
+    acknowledged request and its messages, in order for each queue. An error that it raises (a
+    closed pipe, a full disk) ends the stream like a failed message.
     """
 
     def __init__(
@@ -67,9 +67,9 @@ class Pipeline:
         self._change: asyncio.Future[None] | None = None
 
     async def put(self, messages: Sequence[Message]) -> None:
-        """Takes messages for any queue; waits where too many wait already.
+        """Takes messages for any queue; waits if too many wait already.
 
-        Raises what made an earlier message fail.
+        Raises the error of an earlier message.
         """
         await self._wait_for_room()
         size = sum(map(batched_size, messages))
@@ -82,7 +82,7 @@ class Pipeline:
     async def put_ordered(self, message: Message, key: str) -> None:
         """Takes a message for the queue of ``key``; otherwise as :meth:`put`.
 
-        Which queue that is says :func:`~broker.client.producer.queue_selection.queue_index`.
+        See :func:`~broker.client.producer.queue_selection.queue_index`.
         """
         await self._wait_for_room()
         size = batched_size(message)
@@ -95,8 +95,8 @@ class Pipeline:
             self._loop.call_soon(self._start, lane)
 
     async def drain(self) -> None:
-        """Returns when all is acknowledged. Raises the error of a failed message, once all requests
-        of that time have ended.
+        """Returns once all messages are acknowledged. Raises the error of a failed message, once
+        all requests in progress have ended.
         """
         while len(self._idle) < len(self._lanes):
             await self._changed()
@@ -112,18 +112,18 @@ class Pipeline:
     async def _changed(self) -> None:
         if self._change is None:
             self._change = self._loop.create_future()
-        # All wait for one future; a cancelled waiter must not cancel it for the others.
+        # All waiters share one future; a cancelled waiter must not cancel it for the others.
         await asyncio.shield(self._change)
 
     def _start(self, lane: _Lane) -> None:
-        """Sends what waits, or lets the lane fall idle."""
+        """Sends the waiting messages of the lane, or makes it idle."""
         if not lane.backlog or self._failure is not None:
             self._idle.append(lane)
             self._tell()
             return
         try:
             batch = self._take(lane.backlog)
-            if len(batch) == 1:  # as it must be for a delayed message
+            if len(batch) == 1:  # as a delayed message requires
                 answer = self._producer.send_nowait(batch[0], lane.queue)
             else:
                 answer = self._producer.send_batch_nowait(batch, lane.queue)
@@ -161,7 +161,7 @@ class Pipeline:
         self._tell()
 
     def _fail(self, lane: _Lane, error: BaseException) -> None:
-        """Ends the stream and makes the lane idle. A drain waits for this and gets the error."""
+        """Ends the stream and makes the lane idle. A drain waits for that and raises the error."""
         if self._failure is None:
             self._failure = error
         self._start(lane)

@@ -1,4 +1,4 @@
-"""The producer that a program uses to send messages."""
+"""The producer with which a program sends messages."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class Producer:
 
     Many sends may be in progress at the same time. Their order is kept only if each waits for the
     one before it (``client/producer/pipeline.py`` does that for streams, queue by queue). An
-    acknowledged message is stored. It is stored twice only in the cases that
-    ``client/producer/send_outcome_query.py`` names.
+    acknowledged message is stored. It is stored twice only in the cases of
+    ``client/producer/send_outcome_query.py``.
     """
 
     send_dispatcher_class: ClassVar[type[SendDispatcher]] = SendDispatcher
@@ -109,7 +109,7 @@ class Producer:
         )
 
     async def start(self) -> None:
-        """Begins to keep routes fresh."""
+        """Begins to renew routes."""
         self._routes.start()
 
     async def close(self) -> None:
@@ -128,7 +128,7 @@ class Producer:
         await self.close()
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """The queues of the topic, or its future queues when a message creates it.
+        """The queues of the topic; for a topic that a message creates, its future queues.
 
         Raises a :class:`ClientError` if it has none, or no NameServer can be asked.
         """
@@ -140,8 +140,8 @@ class Producer:
     async def send(self, message: Message, queue: MessageQueue | None = None) -> SendResult:
         """Sends one message, to ``queue`` or to the next queue in turn.
 
-        Raises :class:`RefusedError` if a broker refuses it, :class:`DeadlineError` if the time is
-        up (it may be stored all the same), or another :class:`ClientError`.
+        Raises :class:`RefusedError` if a broker refuses it, :class:`DeadlineError` after the
+        deadline (the message may be stored), or another :class:`ClientError`.
         """
         return await self.send_nowait(message, queue)
 
@@ -153,7 +153,7 @@ class Producer:
         return await self.send_nowait(message, queues[queue_index(key, len(queues))])
 
     async def send_one_way(self, message: Message, queue: MessageQueue | None = None) -> None:
-        """Sends once and waits for no answer: the message may be lost without notice.
+        """Sends once and waits for no answer: the message may be lost without an error.
 
         Raises a :class:`ClientError` if no broker for it is known.
         """
@@ -167,21 +167,21 @@ class Producer:
     async def send_batch(
         self, messages: Sequence[Message], queue: MessageQueue | None = None
     ) -> SendResult:
-        """Sends messages of one topic to one queue: all are stored, in this order and with nothing
-        between them, or none. Raises as :meth:`send`.
+        """Sends messages of one topic to one queue. All are stored, in this order and without other
+        messages between them, or none. Raises as :meth:`send`.
         """
         return await self.send_batch_nowait(messages, queue)
 
     async def recall(self, result: SendResult) -> None:
-        """Takes a message back that waits for its time. Once more does no harm.
+        """Recalls a timed message. Calling it twice is harmless.
 
         Raises :class:`IllegalMessageError` if ``result`` has no recall handle,
-        :class:`RefusedError` if the message has been delivered, and another :class:`ClientError`
-        if it is not known whether it will be.
+        :class:`RefusedError` if the message has been delivered, and another :class:`ClientError` if
+        the outcome is unknown.
         """
         topic, handle = result.queue.topic, result.recall_handle
         if not handle:
-            raise IllegalMessageError("a message without a recall handle cannot be taken back")
+            raise IllegalMessageError("a message without a recall handle cannot be recalled")
         ext = {"producerGroup": self._config.group, "topic": topic, "recallHandle": handle}
 
         async def ask(address: str) -> None:
@@ -202,10 +202,10 @@ class Producer:
     async def request(
         self, message: Message, timeout_seconds: float = 3.0, queue: MessageQueue | None = None
     ) -> Reply:
-        """Sends a message and waits for what its consumer replies.
+        """Sends a message and waits for its consumer's reply.
 
-        Raises :class:`NoReplyError` if nothing came in time (it may be consumed all the same),
-        and otherwise as :meth:`send`.
+        Raises :class:`NoReplyError` if none came in time (the message may still be consumed), and
+        otherwise as :meth:`send`.
         """
         correlation_id = self._keys.next()
         marks = self._pending_replies.properties(correlation_id, timeout_seconds)
@@ -214,10 +214,10 @@ class Producer:
         reply = self._pending_replies.expect(correlation_id)
         try:
             async with asyncio.timeout_at(delivery.deadline):
-                # The delivery finds the same error and is more patient.
+                # The send meets the same error, and retries longer.
                 with suppress(ClientError):
                     route = await self._queue_selector.route(message.topic)
-                    # A host that does not answer must not cost more: others may take the message.
+                    # A host that does not answer may cost no more: others may take the message.
                     seconds = timeout_seconds / 8
                     await self._heartbeats.join(message.topic, route.leaders(), seconds)
                 self._send_dispatcher.begin(delivery)
@@ -233,7 +233,7 @@ class Producer:
         finally:
             self._pending_replies.forget(correlation_id)
             if not delivery.future.cancel():
-                delivery.future.exception()  # looked at, lest the loop complain
+                delivery.future.exception()  # retrieved, so that the loop does not log it
 
     async def reply(
         self,
@@ -241,10 +241,12 @@ class Producer:
         body: Bytes,
         properties: Mapping[str, str] | None = None,
     ) -> None:
-        """Answers a message that was sent with :meth:`request`, by a client in any language.
+        """Replies to a message that a client in any language has sent as a request
+        (:meth:`request`).
 
-        Raises :class:`IllegalMessageError` for what is no request, :class:`NoReplyError` if the
-        client that asked was not reached while it waits, and another :class:`ClientError`.
+        Raises :class:`IllegalMessageError` for a message that is not a request,
+        :class:`NoReplyError` if the client that asked was not reached in its waiting time, and
+        another :class:`ClientError`.
         """
         await self._reply_sender.reply(request, body, properties or {})
 
@@ -295,7 +297,7 @@ class Producer:
         key: str | None = None,
         sys_flag: int = 0,
     ) -> PendingSend:
-        """A single message with its unique ``key``, ready for delivery."""
+        """The request for a single message with the unique ``key``."""
         topic, body = message.topic, message.body
         _check_queue(topic, queue)
         if len(body) > BODY_SIZE_MAX:
@@ -331,8 +333,8 @@ class Producer:
 
 
 def _check_queue(topic: str, queue: MessageQueue | None) -> None:
-    """A request names its topic, and of the queue the number alone. So it would be stored in the
-    queue of that number of its own topic, if there is one. Raises :class:`IllegalMessageError`.
+    """Raises :class:`IllegalMessageError` for a queue of another topic. A request has only the
+    number of a queue, so the message would be stored in that queue of its own topic.
     """
     if queue is not None and queue.topic != topic:
         raise IllegalMessageError(f"a message of {topic} cannot go to a queue of {queue.topic}")

@@ -1,8 +1,8 @@
-"""The producer's heartbeat: brokers can ask and notify only producers that they know.
+"""The producer's heartbeats: a broker can call only producers that it knows.
 
-A broker asks about open transactions (39), and passes replies on (326), over connections with a
-heartbeat of a producer group. This knowledge ends with a leader. So the next one gets a heartbeat
-as soon as it is found, not only at the next interval.
+A broker sends check-backs (39) and replies (326) over connections with a heartbeat of the producer
+group. A new leader does not know these connections. So it gets a heartbeat as soon as it is found,
+not only at the next interval.
 """
 
 from __future__ import annotations
@@ -25,28 +25,29 @@ from broker.remoting.protocol.errors import CallError
 logger = logging.getLogger("dledger.client")
 
 HEARTBEAT_SECONDS = 30.0
-"""The pause between heartbeats to a leader, and between two look-ups of a group without one."""
+"""The pause between heartbeats to a leader, and between look-ups of a broker group without a
+leader."""
 
 
 @dataclass(slots=True)
 class _Group:
-    """A group of brokers that has to know this producer."""
+    """A broker group that must know this producer."""
 
     topic: str
-    """One that lies there; its route tells who leads."""
+    """A topic of the group; its route has the leader."""
     address: str | None
     heartbeat_sent: bool = False
     """Whether the leader at ``address`` answered the latest heartbeat."""
     failing_since: float | None = None
-    """When the first of the present series of failures happened."""
+    """The time of the first failure in the present series."""
     tried: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the leader has been tried, or others have failed lately."""
+    """Set once the leader was tried, or if earlier tries failed lately."""
     wake: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when there is a reason for a heartbeat at once."""
+    """Set if a heartbeat must be sent at once."""
 
 
 class ProducerHeartbeats:
-    """Keeps one producer known. It does nothing until the first :meth:`meet`."""
+    """Sends the heartbeats of one producer, from the first :meth:`meet` on."""
 
     def __init__(
         self,
@@ -69,9 +70,9 @@ class ProducerHeartbeats:
         self._closed = False
 
     def meet(self, topic: str, leaders: Mapping[str, str]) -> None:
-        """From now on all leaders of these groups will know this producer; ``leaders`` are the
-        present ones, by broker name. Each group has a task of its own, so none waits for a host
-        that does not answer. Raises :class:`ClosedError`.
+        """From now on the leaders of these broker groups get heartbeats; ``leaders`` has the
+        present ones, by broker name. Each group has a task of its own, so a host that does not
+        answer delays no other group. Raises :class:`ClosedError`.
         """
         if self._closed:
             raise ClosedError("the producer was closed")
@@ -86,8 +87,8 @@ class ProducerHeartbeats:
                 group.wake.set()
 
     async def join(self, topic: str, leaders: Mapping[str, str], seconds: float) -> None:
-        """As :meth:`meet`. Returns when the leaders know this producer or have been tried once, or
-        after this time. It does not wait for those that failed just now.
+        """As :meth:`meet`. Returns once the leaders know this producer or were tried once, at most
+        after ``seconds``. It does not wait for leaders that failed just now.
         """
         self.meet(topic, leaders)
         with suppress(TimeoutError):
@@ -96,18 +97,18 @@ class ProducerHeartbeats:
                     await self._groups[broker].tried.wait()
 
     def broker_at(self, address: str) -> str:
-        """The name of the group that the leader at ``address`` leads; empty if none is known."""
+        """The name of the broker group whose leader is at ``address``; empty if unknown."""
         found = (name for name, group in self._groups.items() if group.address == address)
         return next(found, "")
 
     def lost(self, address: str) -> None:
-        """A connection broke, and with it what that broker knew."""
+        """A connection broke, so the broker has forgotten this producer."""
         for group in self._groups.values():
             if group.address == address and group.heartbeat_sent:
                 self._forget_heartbeat(group)
 
     async def close(self) -> None:
-        """Reachable brokers learn that the producer is gone."""
+        """Tells reachable brokers that the producer leaves."""
         self._closed = True
         for task in self._tasks:
             task.cancel()
@@ -136,8 +137,8 @@ class ProducerHeartbeats:
                     await group.wake.wait()
 
     def _is_given_up(self, group: _Group) -> bool:
-        """Whether it may be gone for good: a new route, or a new send to it, will show that it is
-        not."""
+        """Whether the group may be gone for good. A new route, or a new send, would start it
+        again."""
         since = group.failing_since
         return since is not None and self._loop.time() >= since + HEARTBEAT_SECONDS
 
@@ -155,7 +156,7 @@ class ProducerHeartbeats:
                 group.failing_since = self._loop.time()
             return False
         group.failing_since = None
-        if group.address == address:  # else another one leads by now
+        if group.address == address:  # otherwise another node leads by now
             group.heartbeat_sent = True
         return True
 

@@ -1,4 +1,4 @@
-"""The queue of a message: round robin over the brokers that are fit to take it."""
+"""Selects the queue of a message: round robin over the available brokers."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from store.message.tags_code import tags_code
 
 
 def queue_index(key: str, count: int) -> int:
-    """Which of ``count`` queues belongs to ``key``: all messages with the same key are in order.
+    """The index of the queue for ``key`` among ``count`` queues, so that messages of one key are in
+    order.
 
-    As ``SelectMessageQueueByHash``: the key's Java hash modulo the number, its sign dropped.
+    As ``SelectMessageQueueByHash``: the key's Java hash modulo ``count``, as an absolute value.
     """
     return abs(tags_code(key)) % count
 
@@ -32,7 +33,7 @@ class Target(NamedTuple):
 
 
 class _Rotation:
-    """The queues of one route that have a leader, and the next one in turn."""
+    """The queues of one route that have a leader, and the next queue in turn."""
 
     __slots__ = ("addresses", "next", "route", "targets")
 
@@ -48,7 +49,7 @@ class _Rotation:
 
 
 class QueueSelector:
-    """Chooses queues for one producer."""
+    """Selects queues for one producer."""
 
     def __init__(
         self,
@@ -68,7 +69,7 @@ class QueueSelector:
         """Routes of topics that the first message to them will create."""
 
     def at_once(self, topic: str, pinned: MessageQueue | None) -> Target | None:
-        """A target, if the known routes have one."""
+        """A target by the known routes, or None."""
         route = self._routes.cached(topic)
         if route is None:
             return None
@@ -90,8 +91,8 @@ class QueueSelector:
     async def search(
         self, topic: str, pinned: MessageQueue | None, avoid: Collection[str]
     ) -> Target:
-        """A target, asking a NameServer where need be; not at brokers to ``avoid`` if others will
-        do. Raises a :class:`~broker.client.errors.ClientError` if there is none.
+        """A target; asks a NameServer if necessary. Brokers to ``avoid`` are used only if there are
+        no others. Raises a :class:`~broker.client.errors.ClientError` if there is none.
         """
         rotation = self._rotation(await self.route(topic))
         if pinned is not None:
@@ -106,7 +107,7 @@ class QueueSelector:
         return self._take_turn(rotation, avoid)
 
     async def route(self, topic: str) -> TopicRoute:
-        """The topic's route, or its future route when a message creates it."""
+        """The topic's route; for a topic that a message creates, its future route."""
         route = self._routes.cached(topic)
         if route is not None:
             return route
@@ -116,7 +117,8 @@ class QueueSelector:
             return self._provisional.get(topic) or await self._promise(error)
 
     def forget_promise(self, topic: str) -> None:
-        """A send ended: the topic exists now, or what its route was made of may no longer hold."""
+        """Forgets the future route after a send: the topic exists now, or the route may be
+        outdated."""
         if self._provisional:
             self._provisional.pop(topic, None)
 

@@ -1,8 +1,8 @@
-"""Requests and replies: a consumer answers a message.
+"""Request-reply: a consumer replies to a message.
 
-The request is an ordinary message. Its properties name the client that asks. The reply (325) is not
-stored: the broker passes it on (326) to that client, over the connection of its heartbeat. So a
-client sends a heartbeat to the leaders of the topic before it asks.
+The request is an ordinary message whose properties name the client that asks. The reply (325) is
+not stored: the broker passes it on (326) to that client, over the connection of its heartbeat. So a
+client sends a heartbeat to the leaders of the topic before it sends a request.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ logger = logging.getLogger("dledger.client")
 CORRELATION_ID = "CORRELATION_ID"
 REPLY_TO_CLIENT = "REPLY_TO_CLIENT"
 TIME_TO_LIVE = "TTL"
-"""How long the client that asks waits, in milliseconds."""
+"""The property with the waiting time of the client that asks, in milliseconds."""
 
 TIME_TO_LIVE_DIGITS = 15
-"""Longer ones are no time that anybody waits, and ``int`` takes no more than 4300."""
+"""The most digits of that time. ``int`` takes at most 4300."""
 
 MESSAGE_TYPE = "MSG_TYPE"
 REPLY = "reply"
 
 
 class Reply(NamedTuple):
-    """The reply."""
+    """The reply to a request."""
 
     body: bytes
     properties: Mapping[str, str]
@@ -76,24 +76,24 @@ class PendingReplies:
         )
 
     def expect(self, correlation_id: str) -> asyncio.Future[Reply]:
-        """From now on a reply with that id is awaited, until :meth:`forget`."""
+        """Awaits a reply with that id, until :meth:`forget`."""
         reply: asyncio.Future[Reply] = self._loop.create_future()
         self._waiting[correlation_id] = reply
         return reply
 
     def forget(self, correlation_id: str) -> None:
-        """Its request has ended."""
+        """Ends the wait for a reply."""
         self._waiting.pop(correlation_id, None)
 
     def close(self) -> None:
-        """Nobody will be answered any more."""
+        """Fails all waiting requests."""
         for reply in self._waiting.values():
             if not reply.done():
                 reply.set_exception(ClosedError("the producer was closed"))
 
     def replied(self, connection: Connection, request: Frame) -> None:
-        """Request 326. A reply that nobody waits for any more is acknowledged too, as RocketMQ's
-        clients do: its sender can do nothing about it."""
+        """Request 326. A late reply is acknowledged too, as RocketMQ's clients do: its sender
+        cannot use an error."""
         properties = decode_properties(ext_str(request, "properties", "").encode())
         correlation_id = properties.get(CORRELATION_ID, "")
         try:
@@ -130,11 +130,12 @@ class ReplySender:
     async def reply(
         self, request: ReceivedMessage, body: Bytes, properties: Mapping[str, str]
     ) -> None:
-        """Tries until the client that asked gives up: after a failover that client has to find the
-        new leader.
+        """Retries until the waiting time of the client that asked is over: after a failover that
+        client must find the new leader first.
 
-        Raises :class:`IllegalMessageError` for what is no request, :class:`NoReplyError` if the
-        client that asked was not reached, and another :class:`ClientError`.
+        Raises :class:`IllegalMessageError` for a message that is not a request,
+        :class:`NoReplyError` if the client that asked was not reached, and another
+        :class:`ClientError`.
         """
         header, body = self._encoded(request, body, properties)
         queue = request.queue
@@ -156,7 +157,7 @@ class ReplySender:
     async def _try(
         self, request: ReceivedMessage, header: dict[str, str], body: Bytes
     ) -> Failure | None:
-        """The reason of a failure that another try may cure; raises any other error."""
+        """Sends the reply once. Returns a retriable failure, or None; raises any other error."""
         queue = request.queue
         try:
             await self._routes.get(queue.topic)
@@ -199,7 +200,7 @@ class ReplySender:
         missing = [name for name in needed if name not in asked]
         if missing:
             raise IllegalMessageError(
-                f"message {request.message_id} is no request: it has no {', '.join(missing)}"
+                f"message {request.message_id} is not a request: it has no {', '.join(missing)}"
             )
         every = {
             **properties,

@@ -1,4 +1,4 @@
-"""Delivers requests: the quick first try, and the patient ones after it."""
+"""Sends requests: a quick first try, then retries."""
 
 from __future__ import annotations
 
@@ -36,13 +36,12 @@ from dledger.settle import settle
 
 
 class SendDispatcher:
-    """Brings deliveries to their end.
+    """Sends each request until it is acknowledged or has failed.
 
-    A first try that works costs no task. A send that fails gets a task. The task looks the route up
-    again, waits as ``client/route/route_cache.py`` says, and sends the same bytes. It ends once
-    they are acknowledged or refused for good, or once the deadline has passed. If an earlier try
-    may have been carried out, it asks before it sends again
-    (``client/producer/send_outcome_query.py``).
+    A first try that succeeds needs no task. After a failure a task looks the route up again, waits
+    as ``client/route/route_cache.py`` says, and sends the same bytes. It ends once they are
+    acknowledged or refused for good, or at the deadline. If an earlier try may have been carried
+    out, the task asks before it sends again (``client/producer/send_outcome_query.py``).
     """
 
     def __init__(
@@ -66,7 +65,7 @@ class SendDispatcher:
         self._closed = False
 
     def begin(self, delivery: PendingSend) -> None:
-        """Sends it at once if the way is known."""
+        """Sends a request, at once if the leader is known."""
         if self._closed:
             delivery.fail(ClosedError("the producer is closed"))
             return
@@ -77,7 +76,7 @@ class SendDispatcher:
             self._send(delivery, target, partial(self._answered, delivery, target.queue))
 
     async def close(self) -> None:
-        """Ends what tries on with :class:`ClosedError`."""
+        """Ends the retries with :class:`ClosedError`."""
         self._closed = True
         self._silent_leaders.close()
         tasks = list(self._tasks)
@@ -158,7 +157,7 @@ class SendDispatcher:
             delivery.fail(DeadlineError(f"a message to {delivery.topic}", seconds, last))
 
     def _missing_leader(self, topic: str) -> NoLeaderError | None:
-        """The result of a try now; a result here means that no try is made."""
+        """The error if the known route has no leader. Then no try is made."""
         route = self._routes.cached(topic)
         if route is None or route.is_led or not route.write_queues:
             return None
@@ -179,7 +178,7 @@ class SendDispatcher:
         return result
 
     async def _find_earlier_try(self, delivery: PendingSend, target: Target) -> SendResult | None:
-        """Asks whether an earlier try was carried out, if one may have been."""
+        """The result of an earlier try, if one was carried out; asks only if one may have been."""
         broker = target.queue.broker
         if broker not in delivery.doubtful_at:
             return None
@@ -203,7 +202,7 @@ class SendDispatcher:
                 seconds=self._config.request_seconds,
             )
         except AccessDeniedError:
-            return None  # it may send and not read; the leader finds retries itself
+            return None  # the account may send but not read; the leader recognises retries itself
         if found is None:
             return None
         return SendResult(

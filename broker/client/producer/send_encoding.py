@@ -2,15 +2,12 @@
 
 A batch's body is one message after the other (``MessageDecoder.encodeMessages``), big-endian::
 
-    i32  size of this message, these four bytes included
-    i32  magic 0, i32 crc 0
-    i32  flag
-    i32  body size, body
-    i16  properties size, properties
+    i32 size of this message with these four bytes i32  magic 0, i32 crc 0 i32  flag i32  body size,
+    body i16  properties size, properties
 
-The common part of all requests to a topic is encoded once, and so is that of all messages of a
-kind. Unique keys have a fixed size, so the properties of such messages have one too. Each message
-then costs two small formats beside its body.
+The common parts of all requests to a topic are encoded once, and so are those of all messages with
+equal properties. Unique keys have a fixed size, so the properties of such messages have one too.
+Each message then costs two small formats besides its body.
 """
 
 from __future__ import annotations
@@ -31,7 +28,7 @@ _HEAD = Struct(">iiiii")
 _I16 = Struct(">h")
 _FIXED_SIZE = _HEAD.size + _I16.size
 _PROPERTIES = f"{PROPERTY_UNIQUE_KEY}\x01%b\x02%b"
-"""The unique key's, and all others as JSON."""
+"""The properties: the unique key, then all others as JSON."""
 
 KEY_PROPERTY_SIZE = len(PROPERTY_UNIQUE_KEY) + UNIQUE_KEY_SIZE + 2
 """The size of a unique key among the properties, in bytes."""
@@ -40,7 +37,7 @@ KEY_PROPERTY_SIZE = len(PROPERTY_UNIQUE_KEY) + UNIQUE_KEY_SIZE + 2
 class SendTemplates:
     """The common part of the requests that send to one topic (``SendMessageRequestHeaderV2``).
 
-    The id of the queue, which a retry may change, comes last; before it the values of
+    The queue id comes last, because a retry may change it; before it come the values of
     :func:`single_values` and :func:`batch_values`.
     """
 
@@ -64,27 +61,28 @@ class SendTemplates:
 
 
 def single_values(message: Message, unique_key: str, born_ms: int, sys_flag: int) -> TemplateValues:
-    """The values for a 310, without the queue."""
+    """The values for a request 310, without the queue id."""
     properties = message.property_bytes
     text = _text_of(properties) if properties else b""
     return sys_flag, born_ms, message.flag, unique_key.encode(), text
 
 
 def batch_values(born_ms: int) -> TemplateValues:
-    """The values for a 320, without the queue."""
+    """The values for a request 320, without the queue id."""
     return (born_ms,)
 
 
-@lru_cache(maxsize=256)  # messages of a kind have the same
+@lru_cache(maxsize=256)  # many messages have the same properties
 def _text_of(properties: bytes) -> bytes:
     return json_text(properties.decode())
 
 
 def batch_body(messages: Sequence[Message], key_prefix: str, first_key: int) -> bytes:
-    """The body of a 320. Raises :class:`IllegalMessageError` if a batch may not hold it.
+    """The body of a request 320. Raises :class:`IllegalMessageError` for messages that may not be
+    in a batch.
 
-    The request names one topic, and the body names none, so all must be of the first one's. The
-    unique keys are ``key_prefix`` and the numbers from ``first_key`` on.
+    All messages must have one topic, because only the header of the request names it. The unique
+    keys are ``key_prefix`` with the numbers from ``first_key`` on.
     """
     pack_head = _HEAD.pack
     parts: list[Bytes] = []
@@ -122,5 +120,5 @@ def batch_body(messages: Sequence[Message], key_prefix: str, first_key: int) -> 
 
 
 def batched_size(message: Message) -> int:
-    """The bytes that the message takes in a batch."""
+    """The bytes of the message in a batch."""
     return _FIXED_SIZE + len(message.body) + KEY_PROPERTY_SIZE + len(message.property_bytes)

@@ -1,12 +1,12 @@
-"""Finds out whether messages without an acknowledgement are stored.
+"""Asks whether messages without an acknowledgement are stored.
 
 A leader serves only after it has applied everything that earlier leaders committed, and a batch is
 one log entry. So when the connection to a leader broke, its successor knows whether the messages of
-the last request are there: all of them, or none. If the leader is still the same, the request may
-be in progress. So the client first asks something that the leader answers only after everything
-before it is applied. Looking before sending again keeps retries from storing messages twice.
-Apache's brokers have an index that lags behind, and their answers do not wait, so there they still
-may be.
+the last request are stored: all of them, or none. If the leader is still the same, the request may
+be in progress. So the client first sends a query that the leader answers only after everything
+before it is applied. Asking before a retry prevents that messages are stored twice. The index of
+Apache's brokers lags behind, and their answers do not wait, so there messages may still be stored
+twice.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ MATCHES_MAX = 32
 
 APPLIED_SECONDS_FIRST = 0.1
 APPLIED_SECONDS_MAX = 0.8
-"""How long a leader may take for earlier requests, twice as long each time. Then the route is
-looked up again, because a deposed leader does not answer at all."""
+"""How long a leader may take for earlier requests; the time doubles with each try. Then the route
+is looked up again, because a deposed leader does not answer."""
 
 
 class StoredLocation(NamedTuple):
-    """The places of the messages; ``message_ids`` of all of them, or only of the first."""
+    """Where the messages are stored; ``message_ids`` has the ids of all of them, or only the
+    first."""
 
     queue_id: int
     queue_offset: int
@@ -43,10 +44,10 @@ class StoredLocation(NamedTuple):
 async def until_applied(
     remoting: RemotingClient, address: str, topic: str, group: str, *, seconds: float
 ) -> None:
-    """Returns when the leader has applied everything that reached it earlier on this connection.
+    """Returns once the leader has applied everything that reached it earlier on this connection.
 
-    It is asked for any offset (code 14): leaders answer this from a state that a majority has
-    confirmed since. Raises a :class:`~broker.remoting.protocol.errors.CallError`.
+    It queries an offset (code 14), because leaders answer that by a linearizable read. Raises a
+    :class:`~broker.remoting.protocol.errors.CallError`.
     """
     await remoting.invoke(
         address,
@@ -65,7 +66,8 @@ async def find_stored(
     record_sizes: Sequence[int],
     seconds: float,
 ) -> StoredLocation | None:
-    """Looks up the request whose first message has the unique key ``first_key``.
+    """Looks up the request whose first message has the unique key ``first_key``; None if it is not
+    stored.
 
     ``record_sizes``: the sizes of the records that the broker would make of the messages. Raises a
     :class:`~broker.remoting.protocol.errors.CallError` or
@@ -91,7 +93,7 @@ async def find_stored(
     wanted = first_key.encode()
     try:
         for record in iter_records(answer.body):
-            # The index knows hashes only: other keys may have the same.
+            # The index has only hashes: other keys may have the same hash.
             if record.topic == topic and find_property(record.properties, UNIQUE_KEY) == wanted:
                 return StoredLocation(
                     record.queue_id, record.queue_offset, _message_ids(record, record_sizes)
@@ -102,7 +104,8 @@ async def find_stored(
 
 
 def _message_ids(first: MessageRecord, sizes: Sequence[int]) -> list[str]:
-    """Records of one request are consecutive, if the broker added nothing to them."""
+    """The ids of all messages. The records of a request are consecutive, if the broker added
+    nothing to them."""
     if first.size != sizes[0]:
         sizes = sizes[:1]
     host = first.store_host.hex().upper()

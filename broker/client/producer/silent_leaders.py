@@ -1,10 +1,9 @@
-"""Leaders that answer nothing, though their connections are open.
+"""Finds leaders that do not answer although their connections are open.
 
-A process that dies closes its connections. One whose machine loses its power or network does not,
-and neither does one that is paused: only the timeout of the requests would tell, which is seconds.
-So a NameServer is asked as soon as a request has waited for long. If another node leads by now,
-the connection to the old one is given up, and its requests go the way of any others whose
-connection broke.
+A process that dies closes its connections. A paused process does not, nor does a machine without
+power or network. There only the timeout of the requests would show the failure, after seconds. So a
+NameServer is asked as soon as a request has waited for long. If another node leads by now, the
+connection to the old leader is closed, and its requests are retried as after any broken connection.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from broker.client.route.topic_route import TopicRoute
 from broker.remoting.client import RemotingClient
 
 LOOK_SECONDS = 0.1
-"""A leader is silent if the same request is its oldest at two looks. Who waits for nothing does not
-look."""
+"""The interval of checks. A leader is silent if it has the same oldest request at two checks.
+Without requests there are no checks."""
 
 
 class SilentLeaders:
-    """Watches the brokers to which messages go."""
+    """Checks the leaders to which messages were sent."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, remoting: RemotingClient, routes: Routes
@@ -30,15 +29,15 @@ class SilentLeaders:
         self._remoting = remoting
         self._routes = routes
         self._asked: dict[str, tuple[str, str]] = {}
-        """By address: a topic that was sent there, and the broker group."""
+        """By address: a topic with messages sent there, and the broker group."""
         self._oldest: dict[str, int] = {}
-        """By address: the oldest request at the last look."""
+        """By address: the oldest request at the last check."""
         self._silent: set[str] = set()
         self._timer: asyncio.TimerHandle | None = None
         routes.on_change(self._route_changed)
 
     def sent(self, address: str, topic: str, broker: str) -> None:
-        """A message of the topic goes there, because it leads the broker group."""
+        """A message of the topic is sent to the leader of the broker group."""
         if address not in self._asked:
             self._asked[address] = (topic, broker)
             if self._timer is None:
@@ -57,7 +56,7 @@ class SilentLeaders:
                 self._forget(address)
             elif self._oldest.get(address) == oldest:
                 self._silent.add(address)
-                # By its address: what fails otherwise is looked up at a pace of its own.
+                # With its address as the culprit: other failures are looked up at their own pace.
                 self._routes.doubt(topic, address)
             else:
                 self._oldest[address] = oldest

@@ -1,8 +1,8 @@
-"""Transactions: a message that is published only if the program's own work succeeded.
+"""Transactions: a message is published only if the program's own work succeeded.
 
-The message is stored first, as a half message that no consumer sees. Then the program does its own
-work and reports the outcome (request 37). If that report is lost, because the program died or there
-was no leader, the broker asks any producer of the group (39) until it knows.
+The message is stored first, as a half message that no consumer sees. Then the program does its work
+and sends the outcome (request 37). If the outcome does not arrive, because the program died or
+there was no leader, the broker asks any producer of the group by check-backs (39).
 """
 
 from __future__ import annotations
@@ -45,34 +45,34 @@ logger = logging.getLogger("dledger.client")
 
 SYS_FLAG_PREPARED = 0x4
 NOT_OPEN = "Find prepared transaction message failed"
-"""How RocketMQ's remark begins if a transaction is not, or no longer, open."""
+"""The beginning of RocketMQ's remark about a transaction that is not open, or no longer."""
 
 
 class Outcome(IntEnum):
-    """How a transaction ends; the values are RocketMQ's, bits of the system flag."""
+    """The outcome of a transaction; the values are RocketMQ's bits of the system flag."""
 
     UNKNOWN = 0
-    """It cannot be said yet; the broker asks again later."""
+    """Not decided yet; the broker asks again later."""
     COMMIT = 8
     ROLLBACK = 12
 
 
 Check = Callable[[ReceivedMessage], Awaitable[Outcome]]
-"""Decides how the transaction of a half message ended, from the program's own records. The message
-may be one of another producer of the group. If this raises, the broker asks again later. It is not
-called twice at a time for the same message."""
+"""Returns the outcome of a half message's transaction, from the program's own records. The message
+may be of another producer of the group. If this raises, the broker asks again later. It is not
+called twice at the same time for one message."""
 
 
 class _Handle(NamedTuple):
-    """Names a half message; producers in other languages need not give it a unique key."""
+    """Identifies a half message; producers in other languages may send none with a unique key."""
 
     broker: str
     position: str
 
 
 class Transaction:
-    """One message of a :class:`TransactionProducer`. As a context manager it starts, and is
-    committed at the end, or rolled back if an error leaves the block.
+    """One message of a :class:`TransactionProducer`. As a context manager it begins, and commits at
+    the end of the block, or rolls back if the block raises an error.
     """
 
     def __init__(
@@ -82,24 +82,24 @@ class Transaction:
         self.message = message
         self.queue = queue
         self.result: SendResult | None = None
-        """The place of the half message, once it is stored."""
+        """The result of storing the half message, once it is stored."""
         self.outcome: Outcome | None = None
-        """How the program said that it ends."""
+        """The program's decision."""
 
     async def begin(self) -> None:
-        """Stores the half message. Raises as :meth:`Producer.send` does. Then nothing is published,
-        unless the message was stored all the same and ``check`` says so."""
+        """Stores the half message. Raises as :meth:`Producer.send`. After an error nothing is
+        published, unless the half message was stored and ``check`` commits it."""
         self.result = await self._producer.begin(self)
 
     async def commit(self) -> None:
         """Publishes the message. Raises :class:`TransactionEndedError` if it was rolled back, and
-        another :class:`ClientError` if that is not known: then the broker will ask, and the call
-        may be repeated, too.
+        another :class:`ClientError` if the outcome is unknown. Then the broker will ask; the call
+        may also be repeated.
         """
         await self._end(Outcome.COMMIT)
 
     async def rollback(self) -> None:
-        """The message will never be published. Raises as :meth:`commit` does."""
+        """Drops the message. Raises as :meth:`commit`."""
         await self._end(Outcome.ROLLBACK)
 
     async def __aenter__(self) -> Transaction:
@@ -119,14 +119,14 @@ class Transaction:
             return
         try:
             await self.rollback()
-        except (CallError, ClientError) as failure:  # the block's own error is the one to tell
-            logger.warning("a transaction is not rolled back, the broker will ask: %s", failure)
+        except (CallError, ClientError) as failure:  # the block's own error is raised
+            logger.warning("a transaction was not rolled back, the broker will ask: %s", failure)
 
     async def _end(self, outcome: Outcome) -> None:
         if self.result is None:
-            raise TransactionEndedError("the transaction was not started")
+            raise TransactionEndedError("the transaction was not begun")
         if self.outcome not in {None, outcome}:
-            raise TransactionEndedError("the transaction has already ended the other way")
+            raise TransactionEndedError("the transaction has already ended with the other outcome")
         self.outcome = outcome
         await self._producer.end(self, self.result, outcome)
 
@@ -138,12 +138,11 @@ class TransactionProducer(Producer):
             async with producer.transaction(Message("payments", b"12 EUR")):
                 book()  # published if this raises nothing
 
-    The producers of a group answer for each other's transactions, so ``config.group`` should name
-    those that have the same records. While another one's work may still go on, the answer is
-    :attr:`Outcome.UNKNOWN`. This producer does not answer for its own blocks that still run.
-    Brokers ask about them all the same. They roll a transaction back after
-    ``transaction_check_max`` checks without an answer (15 of them, 30 s apart), so a block should
-    not run longer.
+    The producers of a group answer for each other's transactions. So all producers of
+    ``config.group`` should have the same records. While the work of another producer may still run,
+    ``check`` returns :attr:`Outcome.UNKNOWN`. For its own blocks that still run, this producer does
+    not answer. Brokers roll a transaction back after ``transaction_check_max`` check-backs without
+    an answer (15, 30 s apart), so a block should not run longer.
     """
 
     def __init__(
@@ -159,11 +158,10 @@ class TransactionProducer(Producer):
         super().__init__(name_servers, config, wall_clock=wall_clock, rng=rng, identity=identity)
         self._check = check
         self._open: WeakValueDictionary[str, Transaction] = WeakValueDictionary()
-        """Transactions with work in progress, by unique key: only that work decides. A transaction
-        that the program has dropped will not be ended by it, so the broker's question is
-        answered."""
+        """Transactions with work in progress, by unique key: only that work decides. The references
+        are weak: if the program drops a transaction, ``check`` decides."""
         self._checks: dict[_Handle, asyncio.Task[None]] = {}
-        """Those that are being checked."""
+        """The half messages for which ``check`` runs."""
         self._handlers[int(RequestCode.CHECK_TRANSACTION_STATE)] = self._asked
 
     def transaction(self, message: Message, queue: MessageQueue | None = None) -> Transaction:
@@ -171,7 +169,7 @@ class TransactionProducer(Producer):
         return Transaction(self, message, queue)
 
     async def close(self) -> None:
-        """As that of :class:`Producer`; the broker will ask about open transactions."""
+        """As :meth:`Producer.close`; the broker will ask about open transactions."""
         checks = list(self._checks.values())
         for task in checks:
             task.cancel()
@@ -201,7 +199,7 @@ class TransactionProducer(Producer):
         return result
 
     async def end(self, transaction: Transaction, result: SendResult, outcome: Outcome) -> None:
-        """Says how it ended, until the leader has it committed."""
+        """Sends the outcome until the leader has committed it."""
         topic, broker = transaction.message.topic, result.queue.broker
         queue = result.queue._replace(topic=topic)
         message_id = result.message_ids[0]
@@ -247,8 +245,8 @@ class TransactionProducer(Producer):
     async def _check_ended(
         self, address: str, topic: str, outcome: Outcome, key: str, refused: RefusedError
     ) -> None:
-        """It is not open: an earlier try without an answer, or the answer to a check, has ended it.
-        ``Published`` says how."""
+        """The transaction is not open any more: an earlier try without an answer, or the answer to
+        a check-back, has ended it. A look-up of the published message shows the outcome."""
         try:
             found = await find_stored(
                 self._remoting,
@@ -259,7 +257,7 @@ class TransactionProducer(Producer):
                 seconds=self._config.request_seconds,
             )
         except AccessDeniedError:
-            raise refused from None  # it may send and not read
+            raise refused from None  # the account may send but not read
         if (found is not None) is not (outcome is Outcome.COMMIT):
             how = "rolled back" if found is None else "committed"
             raise TransactionEndedError(f"the transaction was {how} already: {refused}")
@@ -267,7 +265,7 @@ class TransactionProducer(Producer):
     # Requests of brokers.
 
     def _asked(self, connection: Connection, request: Frame) -> None:
-        """Request 39, with the half message as its consumers would see it."""
+        """Request 39. It has the half message as consumers would see it."""
         ext = {
             "producerGroup": self._config.group,
             "tranStateTableOffset": ext_str(request, "tranStateTableOffset"),

@@ -1,12 +1,12 @@
 """Routes: the broker groups of a topic, their leaders, and how to wait for a leader.
 
-Routes come from a NameServer (request 105), any of those given; all know the same. They are kept,
-looked up again every 30 s, and at once when a request fails or a follower had to forward it. After
-a failure requests wait here. The first look-up comes at once. The next ones come after a tenth of
-the time that the outage has lasted, with bounds and jitter. So a new leader is found within an
-eighth of the time that its election took. A long outage costs two look-ups a second for any number
-of requests and topics. The leader of a broker group is the same in all routes. So topics take
-turns, and the others follow only if the answer differs from their routes.
+Routes come from any of the NameServers (request 105); all have the same. They are cached, and
+looked up again every 30 s, and at once when a request failed or a follower forwarded it. After a
+failure requests wait here. The first look-up starts at once. Later ones start after a tenth of the
+time that the outage has lasted, with bounds and jitter. So a new leader is found within an eighth
+of the time that its election took. A long outage costs two look-ups a second for any number of
+requests and topics. The leader of a broker group is the same in all routes. So topics take turns:
+one is looked up, and others only if its answer differs from their routes.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ BACKOFF_MIN_SECONDS = 0.01
 BACKOFF_MAX_SECONDS = 0.5
 BACKOFF_DIVISOR = 10
 OUTAGE_OVER_SECONDS = 0.75
-"""Nothing has failed for so long: the next failure begins a new outage, unless some still wait in
-this one. It is a little more than the longest wait within one outage. So the wait for a leader that
-dies soon after its election starts from zero."""
+"""After so many seconds without a failure, the next failure begins a new outage, unless requests
+still wait in the old one. It is a little more than the longest wait within one outage. So the wait
+for a leader that dies soon after its election starts from zero."""
 
 
 ChangeListener = Callable[[TopicRoute], None]
 
 
 class _Outage:
-    """A broker group that fails: since when, when last, and the waiters for the next look-ups, by
-    topic."""
+    """A failing broker group: the times of the first and the last failure, and the waiters for the
+    next look-ups, by topic."""
 
     __slots__ = ("_asked", "_turn", "culprit", "seen", "since", "waiting")
 
@@ -58,11 +58,12 @@ class _Outage:
         self.waiting: dict[str, RouteWaiters] = {}
 
     def is_over(self, now: float) -> bool:
-        """Not while anybody waits in it: a close finds the waiters only here."""
+        """Whether the outage is over. It is not while requests wait in it, because a close finds
+        them only here."""
         return not self.waiting and now - self.seen > OUTAGE_OVER_SECONDS
 
     def next_topic(self, topics: Iterable[str]) -> str:
-        """The topic in turn: errors of one topic alone show too."""
+        """The next topic in turn, so that errors of a single topic show too."""
         topic = min(topics, key=lambda topic: self._asked.get(topic, 0))
         self._turn += 1
         self._asked[topic] = self._turn
@@ -70,7 +71,7 @@ class _Outage:
 
 
 class Routes:
-    """The route cache of one client. Everything happens on the loop's thread."""
+    """The route cache of one client. It is used on the loop's thread only."""
 
     def __init__(
         self,
@@ -89,7 +90,7 @@ class Routes:
         self._answers: Answers = {}
         self._lookups: dict[str, RouteLookup] = {}
         self._missing: dict[str, float] = {}
-        """When no NameServer knew the topic; of those without a route."""
+        """For topics without a route: the time at which no NameServer knew the topic."""
         self._outages: dict[str, _Outage] = {}
         self._listeners: list[ChangeListener] = []
         self._polls = Periodic(loop, POLL_SECONDS, self._poll)
@@ -104,7 +105,7 @@ class Routes:
         self._polls.start()
 
     def close(self) -> None:
-        """Waiters for a route, or for the end of an outage, get :class:`ClosedError`."""
+        """Ends all waits with :class:`ClosedError`."""
         self._closed = True
         self._polls.stop()
         for look_up in self._lookups.values():
@@ -118,7 +119,7 @@ class Routes:
                 waiting.end()
 
     def on_change(self, listener: ChangeListener) -> None:
-        """Calls back with every route that differs from the one known before."""
+        """Calls ``listener`` with each changed route."""
         self._listeners.append(listener)
 
     def cached(self, topic: str) -> TopicRoute | None:
@@ -129,8 +130,8 @@ class Routes:
         return self._routes.get(topic) or await self.refresh(topic)
 
     async def refresh(self, topic: str) -> TopicRoute:
-        """Asks a NameServer; callers at the same time share the answer, and so do waiters that
-        learn from it that there is no such topic.
+        """Asks a NameServer. Concurrent callers share the answer, also the answer that there is no
+        such topic.
 
         Raises :class:`TopicNotFoundError` or another :class:`ClientError`.
         """
@@ -147,12 +148,12 @@ class Routes:
         return look_up.route
 
     async def recover(self, topic: str, culprit: str, *, until_led: bool = False) -> None:
-        """Waits as long as a failed request should, then looks the route up again.
+        """Waits as a failed request must, then looks the route up again.
 
         ``culprit``: the broker that failed (or the topic, if no broker was found yet). Requests
-        that fail for the same reason wait together. If no NameServer knows better, the known route
-        stays. With ``until_led`` this goes on while the route has queues and no leader: a waiter
-        that could only fail again sleeps. Raises only :class:`ClosedError`.
+        that fail for the same reason wait together. If no NameServer has a newer route, the known
+        route stays. With ``until_led`` the wait lasts while the route has queues but no leader,
+        because the request would only fail again. Raises only :class:`ClosedError`.
         """
         if self._closed:
             raise _closed()
@@ -162,12 +163,12 @@ class Routes:
             raise _closed()
 
     def doubt(self, topic: str, broker: str) -> None:
-        """The route names a leader that leads no more: it is looked up, as after a failure."""
+        """The leader in the route leads no more: the route is looked up, as after a failure."""
         if not self._closed:
             self._next_look_up(topic, broker)
 
     def _next_look_up(self, topic: str, culprit: str) -> RouteWaiters:
-        """Waiters for the next look-up after a failure."""
+        """The waiters for the next look-up after a failure."""
         now = self._loop.time()
         outage = self._outages.get(culprit)
         if outage is None or outage.is_over(now):
@@ -177,7 +178,7 @@ class Routes:
         return self._back_off(outage, topic)
 
     def leader(self, queue: MessageQueue) -> str:
-        """The address to ask about the queue. Raises :class:`NoLeaderError`."""
+        """The address of the queue's leader. Raises :class:`NoLeaderError`."""
         route = self._routes.get(queue.topic)
         address = None if route is None else route.leader(queue.broker)
         if address is None:
@@ -196,7 +197,7 @@ class Routes:
         return waiting
 
     def _end_wait(self, outage: _Outage) -> None:
-        if self._closed:  # and close() tells those who wait here, or has told them
+        if self._closed:  # close() ends all waits
             return
         ended, outage.waiting = outage.waiting, {}
         topic = outage.next_topic(ended)
@@ -242,8 +243,8 @@ class Routes:
     def _pass_on(
         self, look_up: RouteLookup, culprit: str, others: Mapping[str, RouteWaiters]
     ) -> None:
-        """A topic was looked up. Waiters for other topics go on if their routes say the same of the
-        failing broker group; else they get a look-up of their own."""
+        """Passes the result of a look-up to waiters for other topics. They go on if their routes
+        have the same leader of the failing broker group; otherwise their topic is looked up."""
         vain = isinstance(look_up.error, NameServersUnreachableError)
         told = self._routes.get(look_up.topic)
         for other, waiting in others.items():
@@ -254,7 +255,8 @@ class Routes:
                 self._begin_look_up(other).waiting.join(waiting)
 
     def _end(self, topic: str, waiting: RouteWaiters) -> None:
-        """The look-up is over. Without a leader, waiters that need one wait for the next."""
+        """Ends the wait for a look-up. If it found no leader, waiters that need one wait for the
+        next."""
         route = self._routes.get(topic)
         if route is None or route.is_led:
             waiting.end()
@@ -269,7 +271,8 @@ class Routes:
             self._changed(route)
 
     def _forget_leaders(self, topic: str) -> None:
-        """A NameServer forgets a topic if its brokers are all down; its queues still exist."""
+        """Removes the leaders from the route of a topic that no NameServer knows. NameServers
+        forget a topic if all its brokers are down, but its queues still exist."""
         known = self._routes.get(topic)
         if known is not None and known.brokers:
             route = known._replace(brokers={})

@@ -23,11 +23,11 @@ NAME_SERVER_SECONDS = 3.0
 
 
 class RouteWaiters:
-    """Waiters for one thing. One that gives up takes nothing from the others.
+    """The waiters for one look-up. A cancelled waiter does not affect the others.
 
     ``asyncio.shield`` and ``asyncio.wait`` do the same for any future, with three events for each
-    waiter instead of one. In an outage everything waits here, again and again. Most of them can do
-    nothing without a leader, and are not woken for less.
+    waiter instead of one. In an outage all requests wait here, many times. Most of them need a
+    leader, and are woken only once there is one.
     """
 
     __slots__ = ("_for_leader", "_futures", "_loop")
@@ -36,38 +36,39 @@ class RouteWaiters:
         self._loop = loop
         self._futures: list[asyncio.Future[None]] = []
         self._for_leader: dict[str, list[asyncio.Future[None]]] = {}
-        """By the broker group that failed them."""
+        """Waiters that need a leader, by the failing broker group."""
 
     def wait(self) -> asyncio.Future[None]:
-        """Done when it ends."""
+        """A future that is done at the end of the look-up."""
         future = self._loop.create_future()
         self._futures.append(future)
         return future
 
     def wait_for_leader(self, culprit: str) -> asyncio.Future[None]:
-        """Done when it ends with a leader, or for good."""
+        """A future that is done once the look-up ends with a leader, or for good."""
         future = self._loop.create_future()
         self._for_leader.setdefault(culprit, []).append(future)
         return future
 
     def join(self, others: RouteWaiters) -> None:
-        """Their waiters wait for this too from now on."""
+        """Ends the wait of ``others`` together with this one."""
         self._futures += others._futures
         for culprit, futures in others._for_leader.items():
             self.wait_on(culprit, futures)
 
     def wait_on(self, culprit: str, futures: list[asyncio.Future[None]]) -> None:
-        """Some waiters of another topic, which need a leader, wait for this from now on."""
+        """Adds waiters of another topic that need a leader."""
         self._for_leader.setdefault(culprit, []).extend(futures)
 
     def end(self) -> None:
-        """Nobody waits any longer."""
+        """Wakes all waiters."""
         self.end_without_leader()
         for futures in self._for_leader.values():
             _wake(futures)
 
     def end_without_leader(self) -> dict[str, list[asyncio.Future[None]]]:
-        """Ends the wait of those that need no leader; returns the others, by their culprit."""
+        """Wakes the waiters that need no leader; returns the others, by their failing broker
+        group."""
         _wake(self._futures)
         left: dict[str, list[asyncio.Future[None]]] = {}
         for culprit, futures in self._for_leader.items():
@@ -84,11 +85,11 @@ def _wake(futures: list[asyncio.Future[None]]) -> None:
 
 
 Answers = dict[str, tuple[bytes, TopicRoute]]
-"""The last answer for each topic and its content: most answers bring nothing new."""
+"""The last answer for each topic, decoded: most answers are the same as before."""
 
 
 class RouteLookup:
-    """One look-up of the route of ``topic``. It costs no task: it is done as answers come in.
+    """One look-up of the route of ``topic``. It needs no task: it continues as answers arrive.
 
     ``ended`` is called once, never before :meth:`begin` returns, and never after :meth:`give_up`.
     """
@@ -119,16 +120,16 @@ class RouteLookup:
         waiting: RouteWaiters,
         ended: Callable[[RouteLookup], None],
     ) -> None:
-        """If one of the ``name_servers`` does not answer, it becomes the last of them."""
+        """A NameServer that does not answer is moved to the end of ``name_servers``."""
         self.topic = topic
         self.waiting = waiting
         self.others: list[tuple[str, Mapping[str, RouteWaiters]]] = []
         """Waiters for the routes of other topics, by topic, with the failing broker group of each
         outage."""
         self.route: TopicRoute | None = None
-        """The result."""
+        """The result, or None."""
         self.error: ClientError | None = None
-        """Why nothing was."""
+        """The error, if there is no result."""
         self.is_given_up = False
         self._remoting = remoting
         self._name_servers = name_servers
@@ -151,7 +152,7 @@ class RouteLookup:
         )
 
     def give_up(self) -> None:
-        """The client is being closed: nothing more is asked, and no answer is given."""
+        """The client is closed: asks no more, and reports no result."""
         self.is_given_up = True
 
     def _answered(self, address: str, answer: Frame | None, failure: Failure | None) -> None:
@@ -161,12 +162,12 @@ class RouteLookup:
             try:
                 self.route = self._read(address, answer)
             except TopicNotFoundError as error:
-                self._not_found = error  # it may have been started only now; another one may know
+                self._not_found = error  # it may have just started; another NameServer may know
             except ClientError as error:
                 failure = error
         if failure is not None:
             self._causes[address] = str(failure)
-            # The next look-up must not wait for this one again.
+            # The next look-up must not wait for this NameServer again.
             self._name_servers.remove(address)
             self._name_servers.append(address)
         if self.route is None and self._left:
@@ -181,7 +182,7 @@ class RouteLookup:
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
             raise TopicNotFoundError(topic)
         if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-            raise BadAnswerError(address, "is no NameServer, it does not know what a route is")
+            raise BadAnswerError(address, "is not a NameServer: it does not know routes")
         if answer.code != ResponseCode.SUCCESS:
             raise refusal(address, answer.code, answer.remark)
         before = self._answers.get(topic)

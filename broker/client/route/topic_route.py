@@ -1,4 +1,4 @@
-"""The NameServers' answer about a topic: its queues, and the brokers that have them."""
+"""The route of a topic: its queues, and the brokers that have them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from broker.client.message import MessageQueue
 from broker.remoting.protocol.java_json import decode_json
 
 QUEUES_MAX = 65_536
-"""Of a topic on one broker. A list is made of them, which takes milliseconds for so many."""
+"""The most queues of a topic on one broker. A list of so many takes milliseconds."""
 
 LEADER_ID = 0
 PERM_READ = 4
@@ -30,11 +30,11 @@ class TopicRoute(NamedTuple):
 
     @property
     def is_led(self) -> bool:
-        """Whether any of them has a leader."""
+        """Whether any queue has a leader."""
         return any(LEADER_ID in addresses for addresses in self.brokers.values())
 
     def leaders(self) -> dict[str, str]:
-        """The leaders there are, by broker name."""
+        """The known leaders, by broker name."""
         return {
             broker: addresses[LEADER_ID]
             for broker, addresses in self.brokers.items()
@@ -45,7 +45,7 @@ class TopicRoute(NamedTuple):
 def decode_route(topic: str, body: bytes) -> TopicRoute:
     """``TopicRouteData`` as a route; integer keys may be bare.
 
-    Raises ``ValueError``, ``KeyError``, ``TypeError`` or ``AttributeError`` if it is none.
+    Raises ``ValueError``, ``KeyError``, ``TypeError`` or ``AttributeError`` if it is not a route.
     """
     document = decode_json(body)
     brokers = {
@@ -67,7 +67,5 @@ def decode_route(topic: str, body: bytes) -> TopicRoute:
 
 def _queues(topic: str, broker: str, count: int) -> list[MessageQueue]:
     if not 0 <= count <= QUEUES_MAX:
-        raise ValueError(
-            f"{count} queues of {topic} on {broker} are more than {QUEUES_MAX}, or fewer than none"
-        )
+        raise ValueError(f"{topic} has {count} queues on {broker}, not 0 to {QUEUES_MAX}")
     return [MessageQueue(topic, broker, queue_id) for queue_id in range(count)]

@@ -1,1 +1,1 @@
-"""What the console changes. Each action asks first, and tells the command that does the same."""
+"""The changes of the console. Each asks first, and shows the command that does the same."""

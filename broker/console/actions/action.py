@@ -1,4 +1,4 @@
-"""What every change of the console has: fields, a check, a preview, a command, and its work."""
+"""A change of the console: its fields, check, preview, command, and work."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from store.quoting import quoted
 from store.text_numbers import whole_number
 
 Values: TypeAlias = Mapping[str, str]
-"""The fields of a form, by name; an empty one was not filled in."""
+"""The values of a form's fields, by name; empty: not filled in."""
 
 
 class Choice(NamedTuple):
@@ -39,7 +39,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What a change would do: a question, and rows with the figures that it moves."""
+    """The preview of a change: a question, and rows with the affected values."""
 
     question: str
     heads: Sequence[str] = ()
@@ -53,32 +53,33 @@ class Action(ABC):
     name: ClassVar[str]
     title: ClassVar[str]
     verb: ClassVar[str]
-    """Of the button that does it."""
+    """The text of the button."""
     fields: ClassVar[Sequence[Field]]
     danger: ClassVar[bool] = False
-    """Whether something is lost by it."""
+    """Whether the change deletes something."""
     leads_to: ClassVar[str] = ""
-    """The page to show afterwards; empty to stay."""
+    """The page to show afterwards; empty: the same page."""
 
     @property
     def asks_at_once(self) -> bool:
-        """Whether there is nothing to fill in, so that the question comes first."""
+        """Whether there are no fields to fill in, so that the question comes first."""
         return all(each.kind == "hidden" for each in self.fields)
 
     @abstractmethod
     def arguments(self, values: Values) -> Sequence[str]:
-        """Of the command that does the same, without ``dledger``. Raises for bad values."""
+        """The arguments of the command that does the same, without ``dledger``. Raises for invalid
+        values."""
 
     @abstractmethod
     async def preview(self, visit: Visit, values: Values) -> Preview:
-        """What it would do; nothing is changed."""
+        """The preview; nothing is changed."""
 
     @abstractmethod
     async def run(self, visit: Visit, values: Values) -> str:
-        """Does it, and tells what is done."""
+        """Makes the change; returns a text about it."""
 
     async def suggest(self, visit: Visit, values: Values) -> Values:  # noqa: ARG002 - by default
-        """What stands in the form at first, where that is more than the defaults."""
+        """The initial values of the form, if they are not the defaults."""
         return values
 
     def command(self, visit: Visit, values: Values) -> str:
@@ -90,7 +91,7 @@ class Action(ABC):
 
 
 def checked(check: Callable[[str], object], values: Values, name: str) -> str:
-    """A field that has to be there, and that the check takes. Raises :class:`UsageError`."""
+    """A required field that passes the check. Raises :class:`UsageError`."""
     text = values.get(name, "")
     if not text:
         raise UsageError(f"{name.replace('_', ' ')} is missing")
@@ -102,7 +103,7 @@ def checked(check: Callable[[str], object], values: Values, name: str) -> str:
 
 
 def whole(values: Values, name: str, low: int, high: int) -> int | None:
-    """A field that is a number in that range, or empty. Raises :class:`UsageError`."""
+    """A field with a number in that range, or empty. Raises :class:`UsageError`."""
     text = values.get(name, "")
     if not text:
         return None
@@ -116,7 +117,7 @@ def whole(values: Values, name: str, low: int, high: int) -> int | None:
 
 
 def one_of(values: Values, name: str, known: Sequence[str]) -> str:
-    """A field that is one of those, or empty. Raises :class:`UsageError`."""
+    """A field with one of ``known``, or empty. Raises :class:`UsageError`."""
     text = values.get(name, "")
     if text and text not in known:
         raise UsageError(f"{name.replace('_', ' ')} is none of {', '.join(known)}")

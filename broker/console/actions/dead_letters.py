@@ -86,7 +86,7 @@ class ResendDeadLetters(Action):
         return f"{plural(sent, 'message')} sent to {topic}."
 
     def _chosen(self, visit: Visit, values: Values) -> AsyncIterator[ReceivedMessage]:
-        """One after the other: there may be more than this node has memory for."""
+        """One by one, because there may be more than this node's memory holds."""
         window = Window(last=whole(values, "last", 1, CONSOLE.dead_letters_last_max))
         ids = [values["id"]] if values.get("id") else []
         return dead_letters(visit.admin, values["group"], window, ids)

@@ -1,4 +1,4 @@
-"""Making, changing, moving and deleting consumer groups."""
+"""Creates, changes, resets and deletes consumer groups."""
 
 from __future__ import annotations
 

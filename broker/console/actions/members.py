@@ -1,4 +1,4 @@
-"""Changing the members of a broker group, and who leads it."""
+"""Changes the members and the leader of a broker group."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class MemberAction(Action):
 
     @abstractmethod
     def question(self, members: dict[str, Any], values: Values) -> Preview:
-        """What is asked, by the leader's answer about the members."""
+        """The question, made from the leader's answer about the members."""
 
     def _members(self, visit: Visit, values: Values) -> GroupMembers:
         return GroupMembers(visit.admin, values["group"])
@@ -146,7 +146,7 @@ class Remove(MemberAction):
 
     async def run(self, visit: Visit, values: Values) -> str:
         await self._members(visit, values).remove(values["node"])
-        return f"{values['node']} is no member of {values['group']} any more."
+        return f"{values['node']} is no longer a member of {values['group']}."
 
 
 class Replace(MemberAction):

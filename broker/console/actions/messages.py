@@ -1,4 +1,4 @@
-"""Sending a test message."""
+"""Sends a test message."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _body(values: Values) -> bytes:
 
 
 def _needs_file(values: Values) -> bool:
-    """Whether a line of stdin cannot be the body."""
+    """Whether the body cannot be sent as a line of stdin."""
     body = values.get("body", "")
     return values.get("form") == "base64" or not body or "\n" in body or "\r" in body
 

@@ -1,4 +1,4 @@
-"""Setting quotas, and taking them away."""
+"""Sets and removes quotas."""
 
 from __future__ import annotations
 
@@ -141,14 +141,14 @@ class UnsetQuota(QuotaAction):
 
 
 def words(entity: Entity) -> str:
-    """Such as topic clicks."""
+    """The entity as text, such as topic clicks."""
     if entity.name == EACH:
         return f"each {entity.type} without a quota of its own"
     return f"{entity.type} {entity.name}"
 
 
 def told(quota: Quota) -> str:
-    """In words, for a cell."""
+    """The quota as text, for a cell."""
     parts = (
         ("in", limits(quota.produce_messages, quota.produce_bytes)),
         ("out", limits(quota.consume_messages, quota.consume_bytes)),
@@ -157,7 +157,7 @@ def told(quota: Quota) -> str:
 
 
 def limits(messages: int, bytes_: int) -> str:
-    """What stands in a cell; empty without a limit."""
+    """The limits as text; empty without a limit."""
     parts = []
     if messages:
         parts.append(f"{number(messages)} messages/s")

@@ -1,4 +1,4 @@
-"""Making, changing and deleting topics."""
+"""Creates, changes and deletes topics."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ _QUEUES_HINT = "Of each broker group."
 
 
 def _changes(values: Values) -> dict[str, Any]:
-    """The settings that are named, by RocketMQ's names."""
+    """The given settings, by RocketMQ's names."""
     changes: dict[str, Any] = {}
     queues = whole(values, "queues", 1, STATE.queues_max)
     if queues is not None:
@@ -152,7 +152,7 @@ class CreateTopic(Action):
 
 
 def _cluster(values: Values) -> list[str]:
-    """Which cluster; commands know one by default."""
+    """The option for the cluster, unless it is the commands' default."""
     return ["-c", values["cluster"]] if values.get("cluster") else []
 
 

@@ -1,1 +1,1 @@
-"""What each page of the console shows."""
+"""The content of the console's pages."""

@@ -1,4 +1,4 @@
-"""The figures of the charts: what all nodes did in the last hours, put together."""
+"""The data of the charts: the samples of all nodes in the last hours, merged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FIELDS = HistorySample._fields
 async def charts(visit: Visit) -> dict[str, list[float | None]]:
     """By name, of equal length and in the order of time: ``time`` (s since 1970), ``stored`` and
     ``delivered`` (messages a second), ``bytes`` (a second), ``commit`` (ms, the mean of the slowest
-    node), ``lag`` (messages). None where nobody told."""
+    node), ``lag`` (messages). None where no node has a sample."""
     asked = visit.query.get("hours", "")
     hours = int(asked) if asked in map(str, HOURS) else HOURS[0]
     now_ms = visit.context.wall_clock()
@@ -30,8 +30,8 @@ async def charts(visit: Visit) -> dict[str, list[float | None]]:
 def merged(
     histories: Iterable[Mapping[str, Any]], step: int, since_ms: int, now_ms: int
 ) -> dict[str, list[float | None]]:
-    """One row for each ``step`` seconds of which a node tells, between the two times. Whatever
-    others tell is checked."""
+    """One row for each ``step`` seconds with samples, between the two times. Samples of other nodes
+    are checked."""
     buckets: dict[int, dict[str, Any]] = {}
     for history in histories:
         group = str(history.get("group"))
@@ -50,7 +50,7 @@ def merged(
                 bucket["commit"] = max(bucket["commit"] or 0, commit_us / 1000)
             if lag >= 0:
                 bucket["lag"][group] = lag
-    # The last one has only begun.
+    # The last step is not complete.
     places = [place for place in sorted(buckets) if (place + 1) * step * 1000 <= now_ms]
     rows = [buckets[place] for place in places]
     return {

@@ -1,4 +1,4 @@
-"""The consumer groups, and one of them; their dead letters."""
+"""The pages of consumer groups, of one group, and of dead letters."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def group_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def dead_letters_by_group(document: Mapping[str, Any]) -> dict[str, int]:
-    """How many dead letters each group has."""
+    """The number of dead letters of each group."""
     found: dict[str, int] = {}
     for each in document["topics"]:
         if each["name"].startswith(DLQ_PREFIX):
@@ -63,7 +63,8 @@ async def groups(visit: Visit) -> Page:
 
 
 async def group(visit: Visit, name: str) -> Page:
-    """Raises :class:`~broker.cli.terminal.command_error.CommandError` where there is none."""
+    """The page of one group. Raises :class:`~broker.cli.terminal.command_error.CommandError` for an
+    unknown one."""
     found = await when_led(lambda: find_group(visit.admin, name))
     configs = await group_configs(visit.admin, name)
     config = next((each for each in configs.values() if each), {})
@@ -90,7 +91,7 @@ async def dead_letters(visit: Visit) -> Page:
 
 
 async def dead_letters_of(visit: Visit, name: str) -> Page:
-    """The newest of a group."""
+    """The page of the newest dead letters of a group."""
     topic = dead_letter_topic(name)
     found: list[ReceivedMessage] = []
     try:

@@ -1,6 +1,6 @@
-"""Looking at messages: by place, time, key or id; one message whole; and what clients told of one.
+"""The pages of messages: lists by offset, time, key or id; one message; and message traces.
 
-Nothing here consumes: a look leaves no offset and no group behind.
+Nothing is consumed: these pages leave no offset and no group behind.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Row(NamedTuple):
 
 
 async def messages(visit: Visit) -> Page:
-    """The form, and what it found."""
+    """The page with the form and the found messages."""
     query = visit.query
     found: list[Row] = []
     problem = ""
@@ -107,7 +107,7 @@ async def _find(visit: Visit, query: Mapping[str, str]) -> list[ReceivedMessage]
 
 
 def _turns(query: Mapping[str, str], found: Sequence[Row]) -> list[tuple[str, str]]:
-    """Links to what is before and after, of messages that stand together in one queue."""
+    """Links to the messages before and after, for consecutive messages of one queue."""
     places = {(each.broker, each.queue_id) for each in found}
     if len(places) != 1 or query.get("by", BY[0]) not in BY[:2]:
         return []
@@ -164,7 +164,7 @@ def _row(message: ReceivedMessage) -> Row:
 
 
 def preview(message: ReceivedMessage) -> str:
-    """The beginning of its body, as text if it looks like text."""
+    """The beginning of the body, as text if it looks like text."""
     try:
         body = message.body[: 4 * PREVIEW_SIZE]
     except UndecodableBodyError:
@@ -176,7 +176,8 @@ def preview(message: ReceivedMessage) -> str:
 
 
 async def message(visit: Visit) -> Page:
-    """One message, by its place. Raises :class:`CommandError` where there is none."""
+    """The page of one message, by queue and offset. Raises :class:`CommandError` if there is
+    none."""
     query = visit.query
     topic, broker = checked(topic_name, query, "topic"), query.get("broker", "")
     queue = whole(query, "queue", 0, STATE.queues_max - 1)
@@ -216,7 +217,7 @@ async def message(visit: Visit) -> Page:
 
 
 def as_json(body: bytes) -> str:
-    """The body, if it is JSON, with a line for each of its parts; else empty."""
+    """The body as indented JSON; empty if it is not JSON."""
     if len(body) > CONSOLE.body_bytes_shown_max or body[:1] not in (b"{", b"["):
         return ""
     try:
@@ -235,7 +236,7 @@ def body_as(form: str, body: bytes) -> str:
 
 
 def hex_dump(data: bytes) -> str:
-    """Sixteen bytes a line: offset, the bytes, and those that are printable in ASCII."""
+    """Lines of sixteen bytes: offset, bytes, and printable ASCII characters."""
     lines = []
     for start in range(0, len(data), _HEX_COLUMNS):
         part = data[start : start + _HEX_COLUMNS]
@@ -245,7 +246,7 @@ def hex_dump(data: bytes) -> str:
 
 
 async def traces(visit: Visit) -> Page:
-    """What clients have told of a message."""
+    """The page of a message's trace."""
     message_id = visit.query.get("id", "").strip().upper()
     events: list[dict[str, Any]] = []
     problem = ""

@@ -1,4 +1,4 @@
-"""The members of the broker groups, the messages that wait there, and what the checks found."""
+"""The pages of members, of waiting messages, and of findings."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ async def members(visit: Visit) -> Page:
 
 
 def _voters(document: Mapping[str, Any], group: str) -> list[str]:
-    """As the leader knows them, or who answers."""
+    """The voters by the leader, or by a node that answers."""
     nodes = [each for each in document["nodes"] if each["group"] == group and "voters" in each]
     nodes.sort(key=lambda each: each["role"] != "leader")
     return list(nodes[0]["voters"]) if nodes else []
 
 
 async def waiting(visit: Visit) -> Page:
-    """Each broker group's, as its leader tells."""
+    """The page of waiting messages of each broker group, by its leader."""
     document = await visit.view.nodes()
     leaders = {(each["group"], each["leader"]) for each in document["broker_groups"]}
     asked = [node for node in document["nodes"] if (node["group"], node["node"]) in leaders]
@@ -76,7 +76,7 @@ def _waiting(told: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def findings(visit: Visit) -> Page:
-    """What each node found out about its own data, and what audits found."""
+    """The page of findings: of each node about its own data, and of audits."""
     document = await visit.view.nodes()
     told = await visit.view.of_nodes("/audit", document["nodes"])
     nodes = [
@@ -111,8 +111,8 @@ async def findings(visit: Visit) -> Page:
 
 
 def newest_audits(told: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Of what nodes tell at ``/audit``, the newest report of the same broker groups, the newest
-    first. Nodes with a common directory tell of the same ones."""
+    """The newest audit report for each set of broker groups, newest first. Nodes with a common
+    directory have the same reports."""
     found: dict[tuple[str, ...], dict[str, Any]] = {}
     reports = [
         {**report, "from": each["from"]}

@@ -1,4 +1,4 @@
-"""The first page: how the cluster is, in words, its nodes, and charts of the last hours."""
+"""The first page: the health of the cluster, its nodes, and charts of the last hours."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ORDER = (GOOD, WARNING, BAD)
 
 
 class Health(NamedTuple):
-    """How a broker group is: a grade, one sentence, and what else there is to say."""
+    """The health of a broker group: a grade, one sentence, and details."""
 
     group: str
     grade: str
@@ -24,7 +24,7 @@ class Health(NamedTuple):
 
 
 def health_of(document: Mapping[str, Any]) -> Health:
-    """Of a health as ``/nodes`` gives it."""
+    """The health of a group, from the document of ``/nodes``."""
     group, leader = document["group"], document["leader"]
     if not document["healthy"]:
         serving = leader is not None and document["serving"] and document["has_majority"]
@@ -49,7 +49,7 @@ def health_of(document: Mapping[str, Any]) -> Health:
 
 
 def overall(healths: list[Health]) -> Health:
-    """The worst of them, which is what an operator has to know."""
+    """The worst health, which an operator must know."""
     worst = max(healths, key=lambda each: _ORDER.index(each.grade))
     if len(healths) == 1:
         return worst
@@ -60,7 +60,7 @@ def overall(healths: list[Health]) -> Health:
 
 
 def node_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The nodes, each with how far it is behind its leader."""
+    """The nodes, each with its lag behind the leader."""
     ends: dict[str, int] = {}
     for node in document["nodes"]:
         if "last_index" in node:
@@ -98,14 +98,14 @@ def _free_percent(disk: object) -> int | None:
 
 
 def findings(document: Mapping[str, Any]) -> int:
-    """How many things the nodes found wrong with their own data."""
+    """The number of findings of nodes about their own data."""
     return sum(
         len(node.get("damage") or ()) + bool(node.get("state_wrong")) for node in document["nodes"]
     )
 
 
 def exposed(document: Mapping[str, Any]) -> list[str]:
-    """The nodes that whoever reaches them may change."""
+    """The nodes without protection."""
     return [
         f"{node['group']}/{node['node']}"
         for node in document["nodes"]

@@ -1,4 +1,4 @@
-"""The quotas of all broker groups."""
+"""The page of quotas of all broker groups."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ async def quotas(visit: Visit) -> Page:
 
 
 def quota_rows(found: list[GroupQuota], groups: int) -> list[dict[str, Any]]:
-    """One row for each quota, with the broker groups that have the same. ``group`` is what a change
-    of it names: nothing where all ``groups`` have it."""
+    """One row for each quota, with the broker groups that have it. ``group`` is the group that a
+    change of it names; empty if all ``groups`` have it."""
     by_quota: dict[tuple[Entity, Quota], list[str]] = {}
     for each in found:
         by_quota.setdefault((each.entity, each.quota), []).append(each.group)

@@ -1,4 +1,4 @@
-"""The topics of all broker groups, and one of them."""
+"""The pages of all topics and of one topic."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ async def topics(visit: Visit) -> Page:
 
 
 async def topic(visit: Visit, name: str) -> Page:
-    """Raises :class:`~broker.cli.terminal.command_error.CommandError` where there is none."""
+    """The page of one topic. Raises :class:`~broker.cli.terminal.command_error.CommandError` for an
+    unknown one."""
     queues = await when_led(lambda: view_queues(visit.admin, name))
     masters = (await visit.admin.route(name)).masters
     configs = await topic_configs(visit.admin, name, [*masters.values()])

@@ -1,1 +1,1 @@
-"""Requests of browsers, and what they have begun."""
+"""Requests of browsers, and the changes that they have begun."""

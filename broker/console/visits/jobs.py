@@ -1,4 +1,4 @@
-"""Changes in progress. One that a browser asked for goes on when the browser has gone."""
+"""Changes in progress. They continue even if the browser is gone."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from store.errors import StoreError
 from store.quoting import shortened
 
 AT_ONCE_SECONDS = 1.5
-"""So long an answer waits for the end of a change."""
+"""How long an answer waits for the end of a change, in seconds."""
 
 FAILURES = (CommandError, CallError, ClientError, ProposeError, StoreError, OSError, ValueError)
-"""What may go wrong at a cluster; anything else is a fault of this program."""
+"""Errors of a cluster; any other error is a bug of this program."""
 
 
 @dataclass(slots=True)
@@ -29,10 +29,10 @@ class Job:
     number: int
     title: str
     owner: str
-    """The account that asked; it alone may look."""
+    """The account that asked. Only it may see the job."""
     task: asyncio.Task[str]
     leads_to: str = ""
-    """The page to show afterwards; empty to stay."""
+    """The page to show afterwards; empty: the same page."""
 
     @property
     def done(self) -> bool:
@@ -40,7 +40,7 @@ class Job:
 
     @property
     def outcome(self) -> tuple[bool, str]:
-        """Whether it succeeded, and what to tell; once it is done."""
+        """Whether it succeeded, and the text about it, once it is done."""
         if self.task.cancelled():
             return False, "this node stopped before the end; what is done stays"
         error = self.task.exception()
@@ -59,8 +59,8 @@ class Jobs:
         self._numbers = count(1)
 
     async def begin(self, title: str, owner: str, work: Coroutine[None, None, str]) -> Job:
-        """Returns when it is done, or after a moment. Raises
-        :class:`~broker.cli.terminal.command_error.CommandError` where too many are in progress."""
+        """Starts a change; returns once it is done, or after a moment. Raises
+        :class:`~broker.cli.terminal.command_error.CommandError` if too many are in progress."""
         done = [number for number, each in self._jobs.items() if each.done]
         for number in done[: max(len(self._jobs) + 1 - CONSOLE.changes_max, 0)]:
             del self._jobs[number]
@@ -79,7 +79,7 @@ class Jobs:
         return job if job is not None and job.owner == owner else None
 
     async def close(self) -> None:
-        """Ends those that are in progress."""
+        """Cancels the changes in progress."""
         tasks = [job.task for job in self._jobs.values()]
         for task in tasks:
             task.cancel()
@@ -87,7 +87,7 @@ class Jobs:
 
 
 def told(error: BaseException) -> str:
-    """A failure, for the page."""
+    """The text of a failure for the page."""
     text = str(error) or type(error).__name__
     return shortened(text.removeprefix("AclException: "))
 

@@ -1,4 +1,4 @@
-"""The templates of the pages, and how figures and times are written in them."""
+"""The templates of the pages, and their formats of numbers and times."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def render(template: str, **values: Any) -> str:
 
 @cache
 def static_url(path: str) -> str:
-    """Where a browser gets a file of ``static/``. It names the content: after an upgrade no browser
-    goes on with what it has kept."""
+    """The URL of a file of ``static/``. It contains a hash of the content, so that browsers do not
+    use an old copy after an upgrade."""
     return f"/console/static/{path}?v={hashlib.sha256(static_bytes(path)).hexdigest()[:12]}"
 
 
@@ -43,12 +43,12 @@ def static_files() -> frozenset[str]:
 
 
 def number(value: object) -> str:
-    """A whole number with separators; what is no number is a dash."""
+    """A whole number with separators; a dash for anything else."""
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else NOTHING
 
 
 def size(value: object) -> str:
-    """Bytes in the unit that leaves one to three digits before the point."""
+    """Bytes in the unit with one to three digits before the point."""
     if not isinstance(value, int):
         return NOTHING
     for unit, name in _UNITS:

@@ -1,4 +1,4 @@
-"""One request of a browser: who asks, and how the cluster is asked for it."""
+"""One request of a browser: its user, and the access to the cluster on the user's behalf."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from broker.security.credentials import ClientSecurity
 
 
 class Page(NamedTuple):
-    """What a page shows: a template and its values. ``section`` is its entry of the menu."""
+    """A page: a template and its values. ``section`` is its entry in the menu."""
 
     template: str
     title: str
@@ -30,30 +30,30 @@ class Page(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """The cluster, asked as the visitor."""
+    """The cluster, with the account of the visitor."""
 
     visitor: Visitor
     context: BrokerContext
     view: ClusterView
-    """Over HTTP: health, nodes, topics and groups, each in one answer of a node."""
+    """The cluster over HTTP: health, nodes, topics and groups."""
     admin: AdminClient
-    """Over remoting: what the command line asks."""
+    """The cluster over remoting: the requests of the command line."""
     security: ClientSecurity
     query: Mapping[str, str]
 
     @property
     def namesrv(self) -> str:
-        """The addresses of the NameServers, as commands take them."""
+        """The addresses of the NameServers, in the form for commands."""
         return ";".join(self.context.config.namesrv)
 
     def producer(self) -> Producer:
-        """Sends as the visitor."""
+        """A producer with the account of the visitor."""
         config = ProducerConfig(group="dledger-console", security=self.security)
         return Producer(self.namesrv, config)
 
 
 class Clients:
-    """The connections to other servers, for each account its own."""
+    """The connections to other servers, separate for each account."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
@@ -61,7 +61,7 @@ class Clients:
         self._closing: set[asyncio.Task[None]] = set()
 
     def security(self, visitor: Visitor) -> ClientSecurity:
-        """How this server is known when it asks for the visitor: by no keys but the visitor's."""
+        """The credentials for requests on behalf of the visitor: only the visitor's own keys."""
         own = client_security(self._context.config.security)
         return replace(own, credentials=visitor.credentials)
 
@@ -78,7 +78,7 @@ class Clients:
         return AdminClient(client, ";".join(self._context.config.namesrv))
 
     async def close(self) -> None:
-        """Ends all connections."""
+        """Closes all connections."""
         for client in self._clients.values():
             await client.close()
         self._clients.clear()

@@ -1,5 +1,5 @@
 """RocketMQ 5's messages.
 
-The ``_pb2`` modules are generated from the ``.proto`` files beside them by ``make proto``, and are
-not edited (``tests/broker/grpc/test_protocol.py`` compares them).
+The ``_pb2`` modules are generated from the ``.proto`` files by ``make proto``, and must not be
+edited (``tests/broker/grpc/test_protocol.py`` compares them).
 """

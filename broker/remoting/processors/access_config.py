@@ -1,7 +1,7 @@
-"""Accounts: 50 to 54, as mqadmin's ``updateAclConfig``, ``deleteAclConfig``, ``getAclConfig``,
-``clusterAclConfigVersion`` and ``updateGlobalWhiteAddr`` ask.
+"""Requests 50 to 54 about accounts, which mqadmin sends for ``updateAclConfig``,
+``deleteAclConfig``, ``getAclConfig``, ``clusterAclConfigVersion`` and ``updateGlobalWhiteAddr``.
 
-Secret keys are never answered.
+No answer has a secret key.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _FIELDS = (
 
 
 class AccessConfigProcessor:
-    """Handles what admins ask and say of accounts."""
+    """Shows and changes accounts for admins."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
 
     def update(self, connection: Connection, request: Frame) -> None:
-        """Code 50: makes an account, or changes what is named of it."""
+        """Code 50: creates an account, or changes the given fields of it."""
         fields = {
             name: ext_str(request, name) for name in _FIELDS if request.ext.get(name) is not None
         }
@@ -55,7 +55,7 @@ class AccessConfigProcessor:
         )
 
     def version(self, connection: Connection, request: Frame) -> None:
-        """Code 52: a version that differs wherever accounts differ, as far as times do."""
+        """Code 52: the version of the accounts: their number, and the time of the last change."""
         config, table = self._context.config, self._context.machine.state.access
         newest = max([each.changed_ms for each in self._known()[0]], default=0)
         newest = max(newest, unpack_white_list(table.get(WHITE_LIST))[1])

@@ -1,10 +1,10 @@
-"""Requests of operators and tools: 25, 26, 28, 43, 202, and 9010 of our own.
+"""Requests of operators and tools: 25, 26, 28, 43, 202, and the project's own 9010.
 
 9010  GET_WAITING_OF_TOPIC: ``topic``; a JSON body ``{"messages", "unread"}``
       (:class:`~broker.admin.waiting_of_topic.WaitingOfTopic`)
 
-Apache's tools write some maps with JSON objects as keys, which only their own reader accepts. They
-are reproduced here because those tools need them.
+Apache's tools write some maps with JSON objects as keys, which only their own parser accepts. The
+answers here do the same, because those tools need it.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from store.errors import StoreError
 
 
 class BrokerInfoProcessor:
-    """Handles what describes a broker and its groups."""
+    """Describes a broker and its groups, and changes its settings."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
         self._earliest: tuple[int, int] | None = None
-        """The position to which the log had expired, and the store time of its first message
-        then."""
+        """A cache: the position up to which the log had expired, and the store time of its first
+        message."""
         self._looking: asyncio.Task[None] | None = None
 
     def runtime_info(self, connection: Connection, request: Frame) -> None:
@@ -57,7 +57,7 @@ class BrokerInfoProcessor:
         except StoreError as error:
             raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from error
         if oldest is None:
-            # Tools show for how long messages are kept: not since 1970, as with RocketMQ's -1.
+            # Tools subtract it from now. RocketMQ's -1 would show messages kept since 1970.
             self._answer_info(connection, request, context.wall_clock())
             return
 
@@ -157,9 +157,9 @@ class BrokerInfoProcessor:
         store_times(self._context.lookup, list(newest.values()), found)
 
     def waiting_of_topic(self, connection: Connection, request: Frame) -> None:
-        """Code 9010. One at a time: each may read much."""
+        """Code 9010. One at a time: each may read many messages."""
         if self._looking is not None and not self._looking.done():
-            raise RequestError(ResponseCode.SYSTEM_BUSY, "another look at what waits is under way")
+            raise RequestError(ResponseCode.SYSTEM_BUSY, "another such request is in progress")
         context, topic = self._context, ext_str(request, "topic")
 
         async def look() -> None:

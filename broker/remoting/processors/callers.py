@@ -1,4 +1,4 @@
-"""Who sends a request over remoting, as far as quotas ask."""
+"""The caller of a remoting request, for quotas."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from broker.remoting.protocol.frame import Frame
 
 
 class Callers:
-    """Of one broker."""
+    """Identifies the callers of one broker."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._clients = context.clients
 
     def of(self, connection: Connection, request: Frame) -> Caller:
-        """The account as the guard has found it, and the client id by the heartbeats of the
-        connection. That of a forwarded request is known to the broker that forwards, and not
-        here."""
+        """The account that the guard has identified, and the client id from the heartbeats of the
+        connection. A forwarded request has no client id here: only the forwarding broker knows
+        it."""
         account = caller_of(request).account
         forwarded = isinstance(request, ForwardedFrame)
         return Caller(
@@ -31,9 +31,9 @@ class Callers:
 
 
 def hold(connection: Connection, request: Frame, debt: float) -> None:
-    """Reads nothing from a client that has ``debt`` seconds of debt: until it is paid, or not for
-    long, so that what it waits for comes in time. Another broker's connection, which many clients
-    share, is read on: that broker holds the one client."""
+    """Reads nothing from a client for ``debt`` seconds. The time is limited, so that answers to the
+    client still come in time. Another broker's connection is read on, because many clients share
+    it: that broker holds the one client."""
     seconds = debt if request.is_one_way else min(debt, QUOTAS.pause_seconds_max)
     if seconds <= 0:
         return

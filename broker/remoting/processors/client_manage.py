@@ -31,18 +31,18 @@ CONSUME_FROM_WHERE = (
     "CONSUME_FROM_FIRST_OFFSET",
     "CONSUME_FROM_TIMESTAMP",
 )
-"""In the order of Java's enumerations: C++ clients send the place and not the name."""
+"""In the order of Java's enumerations: C++ clients send the ordinal, not the name."""
 
 
 class ClientManageProcessor:
-    """Handles what clients say about themselves."""
+    """Handles heartbeats, and answers who is connected."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
         self._clients = context.clients
 
     def heartbeat(self, connection: Connection, request: Frame) -> None:
-        """Code 34. A new group and its retry topic are created by it, on the leader."""
+        """Code 34. On the leader it creates a new group and its retry topic."""
         body = json_object(request, "the heartbeat")
         client_id = body.get("clientID")
         if type(client_id) is not str or not client_id:
@@ -77,7 +77,8 @@ class ClientManageProcessor:
         connection.respond(request)
 
     def unregister(self, connection: Connection, request: Frame) -> None:
-        """Code 35. Clients that leave only one kind of group leave the other name out or empty."""
+        """Code 35. A client that leaves only one kind of group omits the other name, or sends it
+        empty."""
         ext_str(request, "clientID")
         self._clients.remove(
             connection,
@@ -87,7 +88,7 @@ class ClientManageProcessor:
         connection.respond(request)
 
     def check_client_config(self, connection: Connection, request: Frame) -> None:
-        """Code 46: may a client with this subscription work here?"""
+        """Code 46: whether a client may use this subscription."""
         body = json_object(request, "the client config")
         subscription = body.get("subscriptionData")
         if isinstance(subscription, dict) and subscription.get("expressionType"):

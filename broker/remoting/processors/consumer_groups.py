@@ -1,4 +1,4 @@
-"""Consumer groups, as tools ask for them: 208, 300, 303, 317, 343, 345, and 9004 of our own.
+"""Requests of tools about consumer groups: 208, 300, 303, 317, 343, 345, and the project's 9004.
 
 ====  ==========================================================================================
 9004  GET_CONSUMER_GROUPS: a JSON body ``{"groups": [{"group"}]}`` of the groups that exist. With
@@ -35,11 +35,11 @@ from broker.remoting.protocol.frame import Frame
 from broker.remoting.protocol.java_json import encode_json, object_map
 
 NO_MESSAGE_MS = -1
-"""The store time of a message that is not there, in the answer to 303."""
+"""The store time of a missing message in the answer to 303."""
 
 
 class GroupProcessor:
-    """Handles questions about groups and what they consume."""
+    """Describes groups and their progress."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
@@ -67,7 +67,7 @@ class GroupProcessor:
         store_times(self._context.lookup, places, answer)
 
     def consume_stats(self, connection: Connection, request: Frame) -> None:
-        """Code 208: how far a group is in each queue, of all topics or of the given one."""
+        """Code 208: a group's progress in each queue, of all topics or of the given one."""
         group, only_topic = ext_str(request, "consumerGroup"), ext_str(request, "topic", "")
         topics: Sequence[TopicProgress | None]
         if only_topic:
@@ -164,7 +164,7 @@ class GroupProcessor:
         connection.respond(request, body=(encode_json({"topicList": topics}),))
 
     def subscription_of_group(self, connection: Connection, request: Frame) -> None:
-        """Code 345: what a connected group wants of a topic."""
+        """Code 345: the subscription of a connected group to a topic."""
         group, name = ext_str(request, "group"), ext_str(request, "topic")
         found = self._context.clients.subscription(group, name)
         if group not in self._context.clients.consumers:
@@ -186,7 +186,7 @@ class GroupProcessor:
     ) -> dict[str, object]:
         now_ms = self._context.wall_clock()
         queues: dict[str, list[dict[str, object]]] = {topic.topic: [] for topic in group.topics}
-        # Not a field of the queues: `dledger` 0.1.0 knows those that they have, and no others.
+        # Not a field of the queues: `dledger` 0.1.0 accepts no further field there.
         lag_ms: dict[str, list[int | None]] = {topic.topic: [] for topic in group.topics}
         for queue in listed:
             since_ms = times.get((queue.topic, queue.queue_id, queue.position), 0)
@@ -248,7 +248,7 @@ class GroupProcessor:
 
 
 def _newest_consumed(queues: Iterable[QueueProgress]) -> list[Place]:
-    """For each queue the message before the group's offset, if it still exists."""
+    """For each queue, the message before the group's offset, if it still exists."""
     return [
         (queue.topic, queue.queue_id, queue.position - 1)
         for queue in queues

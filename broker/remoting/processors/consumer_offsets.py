@@ -1,4 +1,4 @@
-"""Offsets: 14, 15 (what a group has consumed) and 29 to 32 (what a queue holds)."""
+"""Requests about offsets: 14 and 15 (of groups), 29 to 32 (of queues)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class OffsetProcessor:
-    """Handles offsets. Followers answer queries too: they ask the leader how far to apply first."""
+    """Handles offsets. Followers answer queries too, as linearizable reads."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
@@ -34,10 +34,10 @@ class OffsetProcessor:
     # --- consumer offsets
 
     def query_consumer_offset(self, connection: Connection, request: Frame) -> None:
-        """Code 14. No answer unless the offset is known to be the newest committed one.
+        """Code 14. Answered only if the offset is known to be the newest committed one.
 
-        Java 4.9 reads every error as "never committed" and may then skip to the end of the queue.
-        It asks again only without an answer (section 14, item 7).
+        Java 4.9 takes every error for "never committed" and may then skip to the end of the queue.
+        Only without an answer does it ask again (section 14, item 7).
         """
         group = ext_str(request, "consumerGroup")
         topic = ext_str(request, "topic")
@@ -50,8 +50,8 @@ class OffsetProcessor:
         machine, batcher = self._context.machine, self._context.batcher
         known = machine.state.offset(group, topic, queue_id)
         if batcher.serving and batcher.offset(group, topic, queue_id) != known:
-            # A client that commits one-way and then asks, as Java's do when a queue moves, takes
-            # the answer for its own commit.
+            # A client that commits one-way and then asks, as Java's do when a queue moves, expects
+            # its own commit in the answer.
             self._answer_behind_what_is_staged(answer)
         elif self._context.config.reads == "stale":
             answer(None)
@@ -70,14 +70,14 @@ class OffsetProcessor:
         try:
             self._answer_known_offset(connection, request, group, topic, queue_id)
         except StoreError as error:
-            log.warning("no answer to a group that asks where it is: %s", error, extra=FROM_OUTSIDE)
+            log.warning("no answer to a query of a group's offset: %s", error, extra=FROM_OUTSIDE)
 
     def _answer_known_offset(
         self, connection: Connection, request: Frame, group: str, topic: str, queue_id: int
     ) -> None:
         offset = self._context.machine.state.offset(group, topic, queue_id)
         if offset is None:
-            # A client that can begin elsewhere than at 0 says so; it gets "not found".
+            # A client that says that it can begin elsewhere than at 0 gets "not found".
             if not ext_bool(request, "setZeroIfNotFound", True) or begins_at_end(
                 self._context.machine, self._context.delivery.replica_selection, topic, queue_id
             ):
@@ -91,12 +91,12 @@ class OffsetProcessor:
         connection.respond(request, ext={"offset": str(offset)})
 
     def update_consumer_offset(self, connection: Connection, request: Frame) -> None:
-        """Code 15. A negative offset means none and has no effect (ali-ons sends it). Nor has any
-        while the group is being reset in the queue.
+        """Code 15. A negative offset means none and has no effect (ali-ons sends it). No offset has
+        an effect while an offset reset of the group and queue is in progress.
 
-        RocketMQ 5 refuses offsets of unknown topics, and takes any for a queue, as 4.x does. Here
-        one behind the end is refused: nobody can have consumed more. One before the first message
-        is right: messages have expired since.
+        RocketMQ 5 refuses offsets of unknown topics; like 4.x it takes any offset of a known queue.
+        This broker refuses an offset behind the end of the queue: nobody can have consumed more. An
+        offset before the first message is valid: messages have expired since.
         """
         group = ext_str(request, "consumerGroup")
         topic = ext_str(request, "topic")
@@ -108,7 +108,7 @@ class OffsetProcessor:
             connection.respond(request)
             return
         if request.is_one_way and batcher.offset(group, topic, queue_id) == offset:
-            return  # clients repeat themselves every 5 s; no entry is made of that
+            return  # clients repeat an offset every 5 s; only changes go into the log
 
         check_group_name(group)
         check_topic_name(topic)
@@ -134,8 +134,8 @@ class OffsetProcessor:
         batcher.add_in_one_entry((), commands, respond_when_done(connection, request))
 
     def _is_back(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
-        """Whether a group that receives by POP would move back. A member's offset never does that;
-        an operator's, while no member is connected, does."""
+        """Whether the offset would move a POP group back. A member's offset may not do that; an
+        operator's may, while no member is connected."""
         cursor = self._context.batcher.pop_queue((group, topic, queue_id))
         return cursor is not None and offset < cursor.queue.committed_offset
 
@@ -161,8 +161,8 @@ class OffsetProcessor:
         )
 
     def search_offset(self, connection: Connection, request: Frame) -> None:
-        """Code 29: the offset of the message stored at a time, by the rules of RocketMQ 4.9, or of
-        5.x if the request names its boundary."""
+        """Code 29: the offset of the message stored at a time, by the rules of RocketMQ 4.9, or by
+        those of 5.x if the request has a boundary."""
         topic, queue_id = self._queue(request)
         timestamp_ms = ext_int(request, "timestamp")
         boundary = ext_str(request, "boundaryType", "").lower()

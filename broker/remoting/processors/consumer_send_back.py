@@ -1,4 +1,4 @@
-"""Messages that consumers could not consume and send back: code 36."""
+"""Messages that consumers send back because they could not consume them: code 36."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ class SendBackProcessor:
             ext_int(request, "delayLevel", minimum=-INT32_MAX, maximum=INT32_MAX),
             ext_int(request, "maxReconsumeTimes", -1),
             respond_when_done(connection, request),
-            # By it the caller was let in (`request_access.py`).
+            # The permission was checked for this topic (`request_access.py`).
             told_topic=ext_str(request, "originTopic", "") if self._guards else "",
         )

@@ -13,17 +13,18 @@ from broker.remoting.protocol.frame import Frame
 from broker.security.authorize import authorize, publish
 
 UNKNOWN, COMMIT, ROLLBACK = 0, 8, 12
-"""RocketMQ's words for outcomes, bits of the system flag."""
+"""RocketMQ's outcomes of a transaction, as bits of the system flag."""
 
 
 class EndTransactionProcessor:
-    """Handles what producers say about their transactions."""
+    """Handles producers' decisions about their transactions."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
 
     def end(self, connection: Connection, request: Frame) -> None:
-        """Code 37. Most clients send it one-way; the client is answered once it is committed."""
+        """Code 37. Most clients send it one-way. The answer comes once the decision is
+        committed."""
         group = ext_str(request, "producerGroup")
         offset = ext_int(request, "tranStateTableOffset")
         position = ext_int(request, "commitLogOffset")
@@ -34,7 +35,7 @@ class EndTransactionProcessor:
                 ResponseCode.SYSTEM_ERROR,
                 f"commitOrRollback is {outcome}, it may be {COMMIT}, {ROLLBACK} or {UNKNOWN}",
             )
-        if outcome == UNKNOWN:  # it will be asked about again
+        if outcome == UNKNOWN:  # a check-back asks again
             connection.respond(request)
             return
 

@@ -1,6 +1,6 @@
-"""Members and leadership: requests of operators to the leader of a group.
+"""Members and leadership: requests of operators.
 
-These codes are our own; RocketMQ's DLedger cannot change its members online.
+These codes are the project's own: RocketMQ's DLedger cannot change its members online.
 
 ====  =========================================================================================
 9001  GET_GROUP_MEMBERS: a JSON body with voters, learners, addresses, incarnations (any node)

@@ -1,4 +1,4 @@
-"""Reads the JSON bodies of requests, with an error that names the mistake."""
+"""Reads the JSON bodies of requests; errors name the mistake."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from store.quoting import quoted
 def json_object(
     request: Frame, what: str, marks_max: int = BODY_LIMITS.json_marks
 ) -> Mapping[str, Any]:
-    """The body of a request, which is ``what``. Raises :class:`FieldError`."""
+    """The body of a request; errors call it ``what``. Raises :class:`FieldError`."""
     try:
         check_marks(request.body, marks_max)
         value = decode_json(request.body)
@@ -27,7 +27,7 @@ def json_object(
 
 def objects_of(body: Mapping[str, Any], name: str) -> Sequence[Mapping[str, Any]]:
     """The objects in a list of ``body``. Raises :class:`FieldError`."""
-    # C++ leaves out what it has none of.
+    # C++ omits empty lists.
     values = body.get(name) or []
     if not isinstance(values, list):
         raise FieldError(f"{name} is not a list")

@@ -1,8 +1,8 @@
-"""Linearizable answers: offsets, queues and topics are read behind a read index.
+"""Linearizable reads of offsets, queues and topics, by ReadIndex.
 
-So a deposed leader gives no old answer, and a follower answers like the leader. With ``reads =
-"stale"`` in ``node.toml`` a node answers from its applied state, as RocketMQ's slaves do. The
-answer was true once. On a follower, or on a leader that is cut off, it may be old.
+So a deposed leader gives no outdated answer, and a follower answers like the leader. With ``reads =
+"stale"`` in ``node.toml`` a node answers from its applied state, as RocketMQ's slaves do. Then the
+answer of a follower, or of a leader that is cut off, may be outdated.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from dledger.errors import ProposeError
 
 
 def linearizable(context: BrokerContext, handler: Handler) -> Handler:
-    """The handler, called once this node's applied state is known to be the newest."""
+    """Wraps ``handler``: it is called once this node has applied everything committed before the
+    request."""
     if context.config.reads == "stale":
         return handler
 

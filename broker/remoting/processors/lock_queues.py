@@ -1,4 +1,4 @@
-"""Locks of queues that are consumed in order: 41 and 42, on the leader."""
+"""Queue locks: 41 and 42, on the leader."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from store.quoting import quoted
 
 
 class LockProcessor:
-    """Handles what consumers ask before they consume in order."""
+    """Handles the queue locks of ordered consumers."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context

@@ -1,7 +1,7 @@
 """POP of RocketMQ 5's remoting clients: receive, acknowledge, change, and wait for a message.
 
-:mod:`broker.pop.pop` decides what a member receives; the fields are here. Clients make receipt
-handles from the fields of an answer (:mod:`broker.pop.receipt_handle`).
+:mod:`broker.pop.pop` decides what a member receives; this module reads and writes the fields.
+Clients make receipt handles from the fields of an answer (:mod:`broker.pop.receipt_handle`).
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ FROM_THE_END = 1
 _Work: TypeAlias = Callable[[Connection, Frame], Coroutine[Any, Any, None]]
 
 BITS_BYTES_MAX = 8192
-"""Format: of the bits of one reception, whose messages lie close together."""
+"""Format: the number of bits for the messages of one receive request, which lie close together."""
 
 _RECONSUME_TIMES_AT = 72
 _RECONSUME_TIMES = Struct(">i")
 
 _FORWARDED_SECONDS = FORWARDING.answer_seconds / 2
-"""How long a request may be held that another broker forwards: that one must still hear of it."""
+"""How long a forwarded request may be held: the answer must reach the forwarding broker in time."""
 
 _RECEIPT_CODES = {
     ReceiptStatus.OK: ResponseCode.SUCCESS,
@@ -59,7 +59,7 @@ _RECEIPT_CODES = {
 }
 _RECEIPT_WORDS = {
     ReceiptStatus.OK: "",
-    ReceiptStatus.EXPIRED: "the delivery of this receipt handle is over",
+    ReceiptStatus.EXPIRED: "the delivery of this receipt handle has ended",
     ReceiptStatus.INVALID: "no receipt handle of this broker for that group and topic",
 }
 
@@ -82,7 +82,7 @@ class PopProcessor:
         self._start(connection, request, self._ack)
 
     def ack_batch(self, connection: Connection, request: Frame) -> None:
-        """Code 200151: the body names receptions, and the messages of each as bits."""
+        """Code 200151: the body has a row for each receive request, with its messages as bits."""
         self._start(connection, request, self._ack_batch)
 
     def change_invisible_time(self, connection: Connection, request: Frame) -> None:
@@ -90,7 +90,7 @@ class PopProcessor:
         self._start(connection, request, self._change)
 
     def notification(self, connection: Connection, request: Frame) -> None:
-        """Code 200054: whether there is a message, now or before the poll time is over."""
+        """Code 200054: whether a message is there now or arrives within the poll time."""
         self._start(connection, request, self._notify)
 
     # --- tasks
@@ -108,7 +108,7 @@ class PopProcessor:
         for task in self._tasks.pop(connection, ()):
             task.cancel()
 
-    # --- what they do
+    # --- the work of each code
 
     async def _receive(self, connection: Connection, request: Frame) -> None:
         wanted = message_filter(
@@ -207,14 +207,14 @@ class PopProcessor:
         }
 
     def _handle(self, text: str) -> ReceiptHandle:
-        """A handle that the door has made."""
+        """Decodes a handle that :mod:`broker.pop.pop` has made."""
         handle = parse_handle(text, self._context.config.group)
         if handle is None:
             raise ValueError(f"no receipt handle: {text}")
         return handle
 
     def _told_handle(self, request: Frame) -> str:
-        """The handle of a request, whose fields must say the same."""
+        """The handle of a request. The other fields must agree with it."""
         told = ext_str(request, "extraInfo")
         handle = parse_handle(told, self._context.config.group)
         place = ext_int(request, "queueId"), ext_int(request, "offset")
@@ -257,7 +257,7 @@ _NOTHING = ReceiptResult(ReceiptStatus.OK)
 
 
 async def _answered(connection: Connection, request: Frame, work: _Work) -> None:
-    """Does the work, and turns what it raises into an answer."""
+    """Does the work, and answers its errors."""
     try:
         await work(connection, request)
     except RequestError as error:
@@ -283,8 +283,8 @@ def _respond_receipt(
 
 
 def _offset_infos(messages: Sequence[PoppedMessage]) -> dict[str, str]:
-    """``startOffsetInfo`` and ``msgOffsetInfo``: of each queue the mark 0 of a topic that is no
-    retry topic, its id, and its first offset or all of them."""
+    """``startOffsetInfo`` and ``msgOffsetInfo``: for each queue a 0 (no retry topic), the queue id,
+    and the first offset or all offsets."""
     by_queue: dict[int, list[int]] = {}
     for each in messages:
         by_queue.setdefault(each.queue, []).append(each.offset)
@@ -297,7 +297,7 @@ def _offset_infos(messages: Sequence[PoppedMessage]) -> dict[str, str]:
 
 
 def _with_reconsume_times(message: PoppedMessage) -> Bytes:
-    """The record; from the second delivery on it says how often it was received before."""
+    """The record. From the second delivery on it has the number of earlier deliveries."""
     if message.delivery_attempt <= 1:
         return message.record
     record = bytearray(message.record)

@@ -131,9 +131,9 @@ def broker_handlers(context: BrokerContext, retention: Retention) -> Mapping[int
 
 
 SERVED_WHEN_STATE_DIVERGED = frozenset((RequestCode.GET_BROKER_RUNTIME_INFO,))
-"""Reports of a node about itself, also while its state is not the group's."""
+"""Codes that a node answers even while its state differs from its group's."""
 
 
 def refuse_wrong_state(_connection: Connection, _request: Frame) -> None:
-    """In the place of the handlers of a node whose state is not the group's."""
+    """The handler of all other codes while the state of this node differs from its group's."""
     raise WrongStateError

@@ -1,6 +1,7 @@
 """Pulling: codes 11 and 361 (RocketMQ's ``PullMessageProcessor``), on leaders and followers.
 
-:mod:`broker.delivery.fetch` decides what a pull may do and returns; the fields are here.
+:mod:`broker.delivery.fetch` decides what a pull may do and returns; this module reads and writes
+the fields.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class PullMessageProcessor:
 
 
 class _Answer:
-    """The answer that a pull will get."""
+    """The future answer to a pull."""
 
     __slots__ = ("connection", "request")
 
@@ -60,7 +61,7 @@ class _Answer:
         self.request = request
 
     def forget_fields(self) -> None:
-        """They are read, and would be kept as long as the pull is held."""
+        """Frees the fields of a held pull, which are not needed any more."""
         request = self.request
         if request.ext or request.body:
             self.request = Frame(

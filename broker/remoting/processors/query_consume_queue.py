@@ -1,4 +1,4 @@
-"""The rows of a ConsumeQueue, as tools ask for them: 321."""
+"""The rows of a ConsumeQueue, for tools: 321."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from store.errors import StoreError
 
 
 class QueryConsumeQueueProcessor:
-    """Handles questions about the content of a queue, and about the part that a group would get."""
+    """Shows the rows of a queue, and which of them a group would get."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
 
     def queue_rows(self, connection: Connection, request: Frame) -> None:
-        """Code 321: rows of a ConsumeQueue; with a group, its subscription and the rows that pass
-        it by their tags code."""
+        """Code 321: rows of a ConsumeQueue; with a group, also its subscription and which rows
+        match it by tags code."""
         name, queue_id = ext_str(request, "topic"), ext_int(request, "queueId")
         index, count = ext_int(request, "index"), ext_int(request, "count")
         group = ext_str(request, "consumerGroup", "")

@@ -25,8 +25,8 @@ class QueryMessageProcessor:
     def view_message(self, connection: Connection, request: Frame) -> None:
         """Code 33: the record whose physical offset is in the message id.
 
-        "Not found" is answered only if that is known. An unreadable record is refused with the
-        reason; a moment later it may be readable, from this node or another.
+        "Not found" is answered only if that is certain. A request for an unreadable record is
+        refused with the reason; the record may be readable a moment later, here or on another node.
         """
         position = ext_int(request, "offset")
 
@@ -50,7 +50,7 @@ class QueryMessageProcessor:
     def query_message(self, connection: Connection, request: Frame) -> None:
         """Code 12: the newest messages of a topic with a key, stored within a span of time.
 
-        The index knows hashes of keys only; clients compare the keys themselves.
+        The index has only hashes of keys; clients compare the keys.
         """
         topic = ext_str(request, "topic")
         key = ext_str(request, "key")

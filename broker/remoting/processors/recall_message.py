@@ -1,4 +1,4 @@
-"""Taking a timed message back: code 370 (RocketMQ's ``RecallMessageProcessor``)."""
+"""Recall of a timed message: code 370 (RocketMQ's ``RecallMessageProcessor``)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from broker.remoting.protocol.frame import Frame
 
 
 class RecallMessageProcessor:
-    """Handles what producers take back."""
+    """Handles recalls."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._recalls = context.recalls

@@ -1,8 +1,8 @@
-"""Requests of tools to a consumer, by way of its broker: 223, 307, 309.
+"""Requests of tools to a consumer, relayed by its broker: 223, 307, 309.
 
-The consumer is asked over its own connection, and its answer is passed on unchanged. One that 307
-or 309 names may be connected to another broker of the group. A client that
-does not know the request says so itself.
+The consumer is asked over its own connection, and its answer is passed on unchanged. For 307 and
+309 the consumer may be connected to another broker of the group. A client that does not know the
+request answers so itself.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CLIENT_SECONDS = 10.0
 STATUS_SECONDS = 5.0
 
 _MESSAGE_ID = re.compile(r"[0-9A-Fa-f]{16}([0-9A-Fa-f]{16})")
-"""The last half is the position in the commit log."""
+"""A message id; its last half is the position in the commit log."""
 
 
 class RelayProcessor:
@@ -43,7 +43,7 @@ class RelayProcessor:
         self._context = context
 
     def running_info(self, connection: Connection, request: Frame) -> None:
-        """Code 307: what the client says of its queues, threads and rates."""
+        """Code 307: the client's report of its queues, threads and rates."""
         self._relay(connection, request, _named(request), _fields(request), request.body)
 
     def consume_directly(self, connection: Connection, request: Frame) -> None:
@@ -96,7 +96,8 @@ class RelayProcessor:
         fields: dict[str, str],
         body: Bytes,
     ) -> None:
-        """To the client ``named``, which is connected here or to another broker of the group."""
+        """Relays to the client ``named`` (group and client id), connected here or to another broker
+        of the group."""
         group, client_id = named
         member = self._context.clients.member_named(group, client_id)
         elsewhere = partial(self._context.elsewhere.call, client_id, group)
@@ -117,7 +118,7 @@ class RelayProcessor:
 
 
 class _Status:
-    """The answers of several members, put together; members that do not answer are left out."""
+    """Joins the answers of several members; members that do not answer are left out."""
 
     def __init__(self, connection: Connection, request: Frame, members: int) -> None:
         self._connection = connection
@@ -148,7 +149,7 @@ def _named(request: Frame) -> tuple[str, str]:
 
 
 def _fields(request: Frame) -> dict[str, str]:
-    """The request to pass on, without the caller: its signature is for this broker alone.
+    """The fields to relay, without the signature: it is for this broker alone.
 
     Raises :class:`~broker.remoting.protocol.errors.FieldError`.
     """
@@ -156,7 +157,7 @@ def _fields(request: Frame) -> dict[str, str]:
 
 
 def _offset_table(body: bytes) -> bytes | None:
-    """The offsets in a member's answer, their keys objects as they were; None if it has none."""
+    """The offsets in a member's answer, with the same objects as keys; None if it has none."""
     try:
         table = decode_json(body)["messageQueueTable"]
         pairs = [key.encode() + b":%d" % offset for key, offset in table.items()]

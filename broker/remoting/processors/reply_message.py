@@ -1,4 +1,4 @@
-"""Replies to requests: 324 and 325, passed on to the client that asked (326).
+"""Replies of request-reply: 324 and 325, passed on to the client that asked (326).
 
 A request is an ordinary message with the properties ``REPLY_TO_CLIENT`` and ``CORRELATION_ID``. Its
 consumer sends the reply here. The broker hands it to the client of that name, which is connected as

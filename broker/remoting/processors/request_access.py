@@ -1,8 +1,8 @@
-"""What each request code needs: one row for each handler in ``processor_table.py``.
+"""The permissions that each request code needs: one row for each handler in ``processor_table.py``.
 
-A row reads the same fields as the handler, from the same frame, and gives the actions that the
-caller must be allowed to do. Source: RocketMQ 4.9, ``PlainAccessResource.parse`` and
-``Permission.ADMIN_CODE``; what it leaves open, such as offsets and locks, needs its group here.
+A row reads the same fields of the frame as the handler, and gives the actions that the caller must
+be allowed. Source: RocketMQ 4.9, ``PlainAccessResource.parse`` and ``Permission.ADMIN_CODE``; codes
+that RocketMQ leaves open, such as offsets and locks, need a permission for the group here.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ def _send_short(request: Frame) -> Iterable[Access]:
 
 
 def _send_back(request: Frame) -> Iterable[Access]:
-    """The message is named by its place. Where its topic is told, the handler compares it."""
+    """The message is named by its position. If the request has the topic, the handler compares
+    it."""
     group = ext_str(request, "group")
     topic = ext_str(request, "originTopic", "")
     return (consume_as(group), consume(topic) if topic else CONSUME_ANY[0])
@@ -64,7 +65,7 @@ def _unregister(request: Frame) -> Iterable[Access]:
 
 
 def _heartbeat(request: Frame) -> Iterable[Access]:
-    """Of each consumer its group and topics. Producers say nothing that needs a permission."""
+    """The group and topics of each consumer. Producers need no permission here."""
     body = json_object(request, "the heartbeat")
     needed = list(DESCRIBE)
     for each in objects_of(body, "consumerDataSet"):
@@ -154,7 +155,7 @@ BROKER_ACCESS: Mapping[int, Classifier] = {
     RequestCode.TRANSFER_LEADERSHIP: _ADMINISTER,
     RequestCode.FORWARD_GRPC: _ADMINISTER,  # as the next one
     RequestCode.FORWARD: _ADMINISTER,  # signed by the cluster; its content is checked separately
-    RequestCode.PASS_TO_CLIENT: _ADMINISTER,  # signed by the cluster; who sends it has checked it
+    RequestCode.PASS_TO_CLIENT: _ADMINISTER,  # signed by the cluster; the sender has checked it
     RequestCode.GET_BROKER_RUNTIME_INFO: _DESCRIBE,
     RequestCode.VIEW_BROKER_STATS_DATA: _DESCRIBE,
     RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: _ADMINISTER,
@@ -182,4 +183,4 @@ ALWAYS_ENFORCED = frozenset(
         RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG,
     )
 )
-"""Where access control is permissive, anybody else could make himself an admin by them."""
+"""Refused even if access control is permissive: anybody could become an admin by them."""

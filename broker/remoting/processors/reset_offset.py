@@ -1,4 +1,4 @@
-"""Resets the offsets of a group that consumes: 222, which notifies its members by 220.
+"""Resets the offsets of a connected group: 222. The members are notified by 220.
 
 A group without a connected member is answered with 206. The caller then commits the offsets itself
 (15), as Apache's tools do.
@@ -31,11 +31,12 @@ class ResetProcessor:
         self._context = context
 
     def reset(self, connection: Connection, request: Frame) -> None:
-        """Code 222: ``timestamp`` in ms (-1: the end of the queue), ``isForce``, and of RocketMQ 5
-        ``queueId`` for one queue alone and ``offset`` instead of a time.
+        """Code 222: ``timestamp`` in ms (-1: the end of the queue), ``isForce``, and since RocketMQ
+        5 ``queueId`` for one queue alone and ``offset`` instead of a time.
 
-        A queue goes to the first message that is not older than the time; without ``isForce`` only
-        if that is back. The answer has the new offsets and comes when they are committed.
+        A queue is set to the first message that is not older than the time; without ``isForce``
+        only if that moves it back. The answer has the new offsets, and comes once they are
+        committed.
         """
         context = self._context
         topic, group = ext_str(request, "topic"), ext_str(request, "group")
@@ -123,5 +124,5 @@ class ResetProcessor:
 
 
 def _for_cpp(by_queue: Sequence[tuple[Mapping[str, object], int]]) -> bytes:
-    """C++ clients read a list, as they have no maps with such keys."""
+    """The list that C++ clients read: they have no maps with objects as keys."""
     return encode_json({"offsetTable": [{**queue, "offset": offset} for queue, offset in by_queue]})

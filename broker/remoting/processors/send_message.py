@@ -1,7 +1,7 @@
 """Sending: request codes 10, 310 and 320 (RocketMQ's ``SendMessageProcessor``).
 
-A codec. It reads the header and hands the message to :mod:`broker.ingest.ingest` in the turn in
-which its frame arrives. It writes the answer once the entry with the message is committed and
+A codec: it reads the header and passes the message to :mod:`broker.ingest.ingest` in the turn in
+which the frame arrives. The answer is written once the entry of the message is committed and
 applied.
 """
 
@@ -57,7 +57,7 @@ STORED_TIMED = SuccessAnswer(
 
 
 class SendMessageProcessor:
-    """Handles what producers send."""
+    """Handles the messages of producers."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._ingest = context.ingest
@@ -79,7 +79,7 @@ class SendMessageProcessor:
     def _send(self, connection: Connection, request: Frame, names: HeaderNames) -> None:
         sent = read_templated_header(request, names) if type(request) is TemplatedFrame else None
         if sent is None:
-            # C++ core 1.0 sends a batch with code 10 and says so in this field alone.
+            # C++ core 1.0 sends a batch with code 10; only this field shows it.
             if names.batch in request.ext and ext_bool(request, names.batch):
                 self._send_batch(connection, request, names)
                 return
@@ -103,8 +103,8 @@ class SendMessageProcessor:
             hold(connection, request, waits)
 
     def _admit(self, quotas: Throttle, topic: str, answer: _Answer) -> None:
-        """Refuses who owes too much, and makes it wait before it tries again. What wants no answer
-        is taken: its sender would not learn that it was not."""
+        """Refuses a client far beyond its quota, and delays the refusal so that it waits before a
+        retry. One-way requests are taken: their sender would not learn of the refusal."""
         if answer.request.is_one_way:
             return
         try:
@@ -115,9 +115,7 @@ class SendMessageProcessor:
 
 
 class _Answer:
-    """The answer that one send request waits for (see
-    :class:`~broker.ingest.send_request.Sender`).
-    """
+    """The future answer to one send request (see :class:`~broker.ingest.send_request.Sender`)."""
 
     __slots__ = ("connection", "processor", "queue_id", "recall_handle", "request")
 
@@ -143,7 +141,7 @@ class _Answer:
         if len(positions) == 1:
             message_ids = b"%b%016X" % (host, positions[0])
         else:
-            # All at once: a fifth of what it takes to format one by one.
+            # All at once: a fifth of the cost of formatting one by one.
             digits = pack(f">{len(positions)}q", *positions).hex(",", 8).upper().encode()
             message_ids = host + digits.replace(b",", b"," + host)
         request = self.request

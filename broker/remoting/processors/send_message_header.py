@@ -34,7 +34,7 @@ class HeaderNames(NamedTuple):
     times_max: str
     batch: str
     required: Callable[[Mapping[str, ExtValue]], tuple[ExtValue, ...]]
-    """The values of the first eight fields, or ``KeyError``; one call instead of eight."""
+    """Gets the values of the first eight fields in one call; raises ``KeyError``."""
 
 
 _LONG = (
@@ -56,7 +56,7 @@ SHORT_NAMES = HeaderNames(*_SHORT, "i", "j", "l", "m", itemgetter(*_SHORT))
 
 
 class _SendTemplate(NamedTuple):
-    """The common part of message headers that are like one model."""
+    """The common values of the send requests of one header template."""
 
     topic: str
     sys_flag: int
@@ -66,15 +66,15 @@ class _SendTemplate(NamedTuple):
 
 
 def read_templated_header(request: TemplatedFrame, names: HeaderNames) -> SendRequest | None:
-    """As :func:`read_header`; None for one with rare fields."""
+    """As :func:`read_header`; None for a header with rare fields."""
     model = request.template.cached
     if not isinstance(model, _SendTemplate):
-        # Java's and Go's clients always say that it is none, and what they say is compared.
+        # Java's and Go's clients always send false, which stands in the compared bytes.
         if ext_bool(request, names.batch, False):
             return None
         header = read_header(request, names)
         if ext_int(request, names.sys_flag) & SYS_FLAG_TRANSACTION:
-            return header  # whether it may say so depends on its properties
+            return header  # whether that is allowed depends on the properties
         model = request.template.cached = _SendTemplate(
             header.topic, header.sys_flag, header.flag, header.reconsume_times, header.options
         )
@@ -95,12 +95,12 @@ def read_templated_header(request: TemplatedFrame, names: HeaderNames) -> SendRe
 
 
 def read_header(request: Frame, names: HeaderNames) -> SendRequest:
-    """Raises :class:`~broker.remoting.protocol.errors.RequestError` for a field that is missing or
-    wrong.
+    """The request of a header. Raises :class:`~broker.remoting.protocol.errors.RequestError` for a
+    field that is missing or wrong.
     """
     ext = request.ext
     try:
-        # The common case, without a call for each field; the other path finds the mistake.
+        # The common case, without a call for each field. The other path names the mistake.
         _, topic, default_topic, default_queues, queue, sys_flags, born, flags = names.required(ext)
         queue_id = int(queue)  # type: ignore[arg-type]  # None is a TypeError, as it should be
         sys_flag = int(sys_flags)  # type: ignore[arg-type]  # None raises
@@ -111,14 +111,14 @@ def read_header(request: Frame, names: HeaderNames) -> SendRequest:
         properties = ext.get(names.properties) or ""
         queues_max = int(default_queues)  # type: ignore[arg-type]  # None raises
         times_max = -1 if names.times_max not in ext else ext_int(request, names.times_max, -1)
-        # int() takes 1_0 and digits of other alphabets, too.
+        # int() also accepts 1_0 and digits of other alphabets.
         digits = f"{queue}{sys_flags}{born}{flags}{tries}{default_queues}"
         if not (digits.isascii() and digits.isdigit()):
             return _read_unusual(request, names)
     except (KeyError, TypeError, ValueError, OverflowError):
         return _read_unusual(request, names)
     if not (
-        # One comparison for four numbers: the largest bit of any of them is in their union, and a
+        # One comparison for four numbers: their union has the largest bit of each, and a
         # negative one makes it negative.
         0 <= queue_id | sys_flag | flag | reconsume_times <= INT32_MAX
         and 0 <= born_timestamp <= INT64_MAX
@@ -177,15 +177,15 @@ def _read_unusual(request: Frame, names: HeaderNames) -> SendRequest:
 
 
 def _storable_sys_flag(sys_flag: int, properties: str) -> int:
-    """Without bits that a broker sets itself: it stores half messages without the bits of a
-    transaction, and hosts as IPv4."""
+    """The flag without the bits that only brokers set: half messages are stored without the bits of
+    a transaction, and hosts as IPv4."""
     if sys_flag & SYS_FLAG_TRANSACTION and not (
         sys_flag & SYS_FLAG_TRANSACTION == SYS_FLAG_PREPARED
         and is_half_message(properties.encode())
     ):
-        # Stored as an ordinary message it would be delivered although it may be rolled back.
+        # An ordinary message would be delivered although its transaction may be rolled back.
         raise IllegalMessageError(
-            f"sysFlag {sys_flag} says that the message belongs to a transaction, and its "
-            "properties have no TRAN_MSG that is true",
+            f"sysFlag {sys_flag} says that the message belongs to a transaction, but its "
+            "properties have no TRAN_MSG=true",
         )
     return sys_flag & ~(SYS_FLAG_TRANSACTION | SYS_FLAG_HOSTS_V6)

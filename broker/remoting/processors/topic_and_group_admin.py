@@ -1,6 +1,6 @@
 """Topics and groups: 17, 21, 200, 201, 207, 215, 305, 351, 352.
 
-Changes are commands, answered when they are committed and applied.
+Changes are commands, answered once they are committed and applied.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from broker.topics_and_groups import (
 from store.quoting import quoted
 
 FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
-"""What ``topicFilterType`` may be. It changes nothing: a message has one text of tags."""
+"""The values of ``topicFilterType``. It has no effect: a message has one text of tags."""
 
 _GROUP_FIELDS: Mapping[str, str] = {
     "brokerId": "broker_id",
@@ -52,7 +52,7 @@ _GROUP_FIELDS: Mapping[str, str] = {
 
 
 class TopicProcessor:
-    """Handles the tables of topics and groups."""
+    """Shows and changes topics and groups."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
@@ -63,7 +63,7 @@ class TopicProcessor:
         """Code 17: creates a topic or replaces its settings.
 
         Of RocketMQ 5's ``attributes``, such as ``+message.type=FIFO``, the message type and the
-        retention are taken. They stay as they are where the request does not name them.
+        retention count. An attribute that the request does not name stays.
         """
         name = ext_str(request, "topic")
         filter_type = ext_str(request, "topicFilterType", FILTER_TYPES[0])
@@ -89,7 +89,7 @@ class TopicProcessor:
         self._refuse_system_topic(name)
         if name.startswith(SYSTEM_PREFIX):
             raise RequestError(
-                ResponseCode.SYSTEM_ERROR, f"the names of topics of the system begin as {name} does"
+                ResponseCode.SYSTEM_ERROR, f"the prefix of {name} is reserved for system topics"
             )
         check_topic_quota(batcher, topic)
         commands: list[Command] = [PutTopic.of(topic, self._context.wall_clock())]
@@ -99,7 +99,7 @@ class TopicProcessor:
         self._commit(connection, request, *commands)
 
     def delete_topic(self, connection: Connection, request: Frame) -> None:
-        """Code 215. Deleting what is not there succeeds, as with RocketMQ."""
+        """Code 215. Deleting a missing topic succeeds, as with RocketMQ."""
         name = ext_str(request, "topic")
         self._refuse_system_topic(name)
         self._commit(connection, request, DeleteTopic(name, self._context.wall_clock()))
@@ -135,14 +135,14 @@ class TopicProcessor:
 
     def _refuse_system_topic(self, name: str) -> None:
         if name in self._context.machine.state.system_names:
-            raise RequestError(ResponseCode.SYSTEM_ERROR, f"the topic {name} belongs to the system")
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"{name} is a system topic")
         check_topic_name(name)
 
     # --- groups
 
     def create_group(self, connection: Connection, request: Frame) -> None:
-        """Code 200: creates a group or replaces its settings. Apache's tools look a group up by
-        its retry topic, so that is created too and not left to the first heartbeat."""
+        """Code 200: creates a group or replaces its settings. Apache's tools look a group up by its
+        retry topic. So that topic is created too, before the first heartbeat."""
         group = _group_config(request)
         batcher, now_ms = self._context.batcher, self._context.wall_clock()
         if batcher.group(group.name) is None:
@@ -157,10 +157,10 @@ class TopicProcessor:
         self._commit(connection, request, *commands)
 
     def delete_group(self, connection: Connection, request: Frame) -> None:
-        """Code 207. 4.9 and 5.x have different names for "its offsets too".
+        """Code 207. 4.9 and 5.x have different names for the field that deletes the offsets too.
 
-        The retry topic goes with them: its messages are for this group alone. Dead letters stay:
-        nobody has consumed them. They go when their topic is deleted.
+        The retry topic is deleted with the offsets: its messages are for this group alone. Dead
+        letters stay, because nobody has consumed them, until their topic is deleted.
         """
         name = ext_str(request, "groupName")
         with_offsets = ext_bool(request, "removeOffset", False) or ext_bool(
@@ -221,7 +221,8 @@ def _group_config(request: Frame) -> GroupConfig:
 def _typed_flag(
     sys_flag: int, attributes: Mapping[str, str | None], known: TopicConfig | None
 ) -> int:
-    """The system flag with the message type of ``attributes``, or else that of the topic now.
+    """The system flag with the message type of ``attributes``, or else the present one of the
+    topic.
 
     Raises :class:`~broker.errors.RefusedError`.
     """

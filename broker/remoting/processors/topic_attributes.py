@@ -1,4 +1,4 @@
-"""RocketMQ 5's attributes of topics, as a request changes them: ``+name=value,-name``."""
+"""Changes of RocketMQ 5's topic attributes: ``+name=value,-name``."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _DIGITS_MAX = 15
 
 
 def changed_attributes(text: str) -> Mapping[str, str | None]:
-    """The attributes that a request names, None for one that shall be no more.
+    """The attributes that a request names, with None for one to remove.
 
-    Raises :class:`~broker.errors.RefusedError` for others.
+    Raises :class:`~broker.errors.RefusedError` for text of another form, and for other attributes.
     """
     changed: dict[str, str | None] = {}
     for each in filter(None, text.split(",")):
@@ -36,7 +36,7 @@ def changed_attributes(text: str) -> Mapping[str, str | None]:
 
 
 def retention_in(attributes: Mapping[str, str | None]) -> int | None:
-    """The retention that is asked for, in ms, 0 for none; None if that is not named.
+    """The requested retention in ms, 0 for none; None if ``attributes`` does not name it.
 
     Raises :class:`~broker.errors.RefusedError`.
     """

@@ -1,7 +1,7 @@
 """Counters by topic and group: 315 (``VIEW_BROKER_STATS_DATA``).
 
-The names are those of RocketMQ's ``BrokerStatsManager``; a key is a topic, ``topic@group``, or the
-cluster. Numbers are those of this process since it leads.
+The names are those of RocketMQ's ``BrokerStatsManager``. A key is a topic, ``topic@group``, or the
+cluster. The numbers count from the time at which this process became leader.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class ViewBrokerStatsProcessor:
         self._context = context
 
     def view(self, connection: Connection, request: Frame) -> None:
-        """Totals, rates a second and means a step of the last minute, hour and day.
+        """Totals, rates per second, and means per step, of the last minute, hour and day.
 
         A name without numbers is refused with 1, as RocketMQ does.
         """

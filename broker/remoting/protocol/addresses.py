@@ -10,10 +10,10 @@ from zlib import crc32
 _HOST = Struct(">4si")
 
 RESERVED_BLOCK = 0xF0000000
-"""240.0.0.0/4, which is no host's (RFC 1112)."""
+"""240.0.0.0/4, which no host has (RFC 1112)."""
 
 NO_HOST = bytes(_HOST.size)
-"""In the place of an unknown address."""
+"""Stands for an unknown address."""
 
 
 def parse_name_servers(text: str) -> list[str]:
@@ -26,10 +26,10 @@ def parse_name_servers(text: str) -> list[str]:
 def host_bytes(host: str, port: int) -> bytes:
     """An address as a record holds it: 4 bytes of IPv4, i32 port, big-endian.
 
-    Records have no room for more: clients of RocketMQ 4.x exist that know no records with IPv6. So
-    an IPv6 address, or a name, gives an address of the reserved block 240.0.0.0/4 with 28 bits of
-    its CRC-32 (as "Pseudo IPv4" of proxies). It is the same for the same host, and is nowhere. An
-    IPv6 address that wraps an IPv4 address is unwrapped.
+    Records have no room for IPv6: some clients of RocketMQ 4.x cannot read records with IPv6
+    addresses. So an IPv6 address or a name becomes an address of the reserved block 240.0.0.0/4
+    with 28 bits of its CRC-32 (like the "Pseudo IPv4" of proxies). It is the same for the same
+    host, and belongs to no host. An IPv6 address that wraps an IPv4 address is unwrapped.
     """
     try:
         return _HOST.pack(socket.inet_pton(socket.AF_INET, host.removeprefix("::ffff:")), port)

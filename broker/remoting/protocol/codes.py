@@ -15,32 +15,31 @@ FLAG_ONE_WAY = 2
 """Bit 1 of a frame's flag: the sender wants no answer, and none may be sent."""
 
 OUTCOME = "outcome"
-"""A field of refusals with the outcome of the request, which RocketMQ's codes do not tell."""
+"""A field of refusals: the outcome of the request, which RocketMQ's codes leave open."""
 
 OUTCOME_UNKNOWN = "unknown"
-"""It may be carried out all the same."""
+"""The request may still be carried out."""
 
 OUTCOME_NOT_LEADER = "not-leader"
-"""Nothing was done. Only the leader can do it, and this broker does not lead."""
+"""Nothing was done. Only the leader can serve the request, and this broker does not lead."""
 
 LEADER = "leader"
 """A field of answers that a follower got from the leader: its address, ``host:port``. The client's
 route is old."""
 
 MISSING = "missing"
-"""A field of the refusal to show a message by its position: ``true`` if none begins there, not if
-it cannot be read now. RocketMQ's code is the same for both."""
+"""A field of the answer to request 33: ``true`` if no message begins at the position; absent if the
+message cannot be read now. RocketMQ's code is the same for both."""
 
 PROTOCOL_VERSION = 409
-"""The version of this project towards clients: the ordinal of 4.9.8, whose behaviour they then
-expect."""
+"""The version that clients see: the ordinal of 4.9.8. They then expect its behaviour."""
 
 VERSION_STANDARD_JSON = 401
-"""From 4.9.4 on, a client reads integer map keys that are quoted, as JSON demands."""
+"""The first version (4.9.4) whose clients read quoted integer keys, as JSON demands."""
 
 
 class RequestCode(IntEnum):
-    """The request codes. Requests travel in both directions, with the same codes."""
+    """The request codes, of both directions."""
 
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11
@@ -165,7 +164,8 @@ class RequestCode(IntEnum):
 
 
 class ResponseCode(IntEnum):
-    """The outcome of a request. 0, 10, 11 and 12 all tell a producer that its message is stored."""
+    """The outcome of a request. 0, 10, 11 and 12 all mean that the message of a producer is
+    stored."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1
@@ -257,11 +257,11 @@ RESPONSE_WORDS: Mapping[int, str] = {
     ResponseCode.ILLEGAL_OPERATION: "illegal operation",
     ResponseCode.GO_AWAY: "server is leaving",
 }
-"""The text for people in the place of a number."""
+"""A text for people for each code."""
 
 
 def refusal_words(code: int, remark: str | None) -> str:
-    """A server's refusal, and the meaning of its code: ``n1 leads now (not available there
+    """A server's remark with the meaning of its code: ``n1 leads now (not available there
     now)``."""
     words = RESPONSE_WORDS.get(code, f"a reason that this version does not know, number {code}")
     return f"{remark} ({words})" if remark else words

@@ -9,7 +9,7 @@ from store.quoting import shortened
 
 
 def code_word(code: int) -> str:
-    """A response code in metrics: its name in lower case."""
+    """The label of a response code in metrics: its name in lower case."""
     try:
         return ResponseCode(code).name.lower()
     except ValueError:
@@ -21,9 +21,9 @@ class RemotingError(Exception):
 
 
 class FrameError(RemotingError):
-    """The peer sent bytes that are no frame: the mistake, and its byte in the frame.
+    """The peer sent bytes that are no frame. The text has the mistake and its byte in the frame.
 
-    After one of these the stream cannot be followed any more, so its connection is closed.
+    The rest of the stream cannot be parsed then, so the connection is closed.
     """
 
     def __init__(self, what: str, *, byte: int = 0) -> None:
@@ -36,10 +36,11 @@ class RequestError(RemotingError):
     """A request is refused with a response code and a remark; handlers may raise it."""
 
     def __init__(self, code: int, remark: str, reason: str = "") -> None:
-        """``reason`` is the word under which it is counted; by default that of the code."""
+        """``reason`` is the label under which the refusal is counted; by default the one of the
+        code."""
         self.code = code
         self.reason = reason or code_word(code)
-        # Many repeat a name or a text of the request, which may be of any length.
+        # Many remarks repeat a name of the request, which may be of any length.
         self.remark = remark = shortened(remark)
         super().__init__(f"response code {code}: {remark}")
 
@@ -60,13 +61,13 @@ HANDLER_FAULTS = (
     ValueError,
     struct.error,
 )
-"""Raised by a handler for a request that is unlike anything it was written for. The request is
-answered with code 1 and the others go on. A broken invariant (``AssertionError``) is not among
-them: it must not be mistaken for a bad request."""
+"""Errors of a handler that met a request of an unexpected form. The request is answered with code
+1, and the other requests go on. ``AssertionError`` is not among them: a broken invariant must not
+be mistaken for a bad request."""
 
 
 class CallError(RemotingError):
-    """A request got no answer. ``retriable``: whether sending it again can succeed.
+    """A request got no answer. ``retriable``: whether a retry can succeed.
 
     Whether the peer carried it out is unknown unless the class says otherwise.
     """
@@ -91,7 +92,7 @@ class RequestTimeoutError(CallError):
 
 
 class TooManyRequestsError(CallError):
-    """The connection already waits for as many answers as it may; the request was not sent."""
+    """Too many requests wait on the connection already; this one was not sent."""
 
 
 class ClientNotOnlineError(CallError):

@@ -1,4 +1,4 @@
-"""Reads the ext fields of a request in every spelling of clients.
+"""Reads the ext fields of a request in all forms that clients send.
 
 Apache's clients send every value as a string; ali-ons sends numbers and booleans of JSON; C++
 writes booleans as ``0`` and ``1``. Each reader takes all of them. It raises :class:`FieldError`,
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class _Required:
-    """The default of a field that must be there."""
+    """The default of a field that is required."""
 
 
 REQUIRED: Final = _Required()
@@ -34,7 +34,7 @@ def ext_str(frame: Frame, name: str, default: T) -> str | T: ...
 
 
 def ext_str(frame: Frame, name: str, default: object = REQUIRED) -> object:
-    """The field as text; numbers and booleans are written as Java would write them."""
+    """The field as text; numbers and booleans are written as Java writes them."""
     value = frame.ext.get(name)
     if type(value) is str:
         return value

@@ -19,15 +19,15 @@ _pack_prefix = PREFIX.pack
 class SuccessAnswer:
     """Answers with code 0 and always the same fields, encoded by one format instead of a mapping.
 
-    ``fields`` maps each field to its value. ``%d`` or ``%b`` alone stands for the values of each
-    answer, in order: numbers, and ASCII without JSON escapes.
+    ``fields`` maps each field to its value. A value ``%d`` or ``%b`` is filled in for each answer,
+    in order, with a number or with ASCII without JSON escapes.
     """
 
     __slots__ = ("_binary", "_binary_end", "_json")
 
     def __init__(self, fields: Mapping[str, str]) -> None:
         self._binary: list[bytes] = []
-        """Of a binary header, what stands before the size of each value that varies."""
+        """The parts of a binary header before the size of each varying value."""
         fixed = b""
         for name, value in fields.items():
             fixed += I16.pack(len(name)) + name.encode()
@@ -72,9 +72,9 @@ class SuccessAnswer:
 class RequestTemplate:
     """Requests of one code with always the same fields, encoded by one format instead of a mapping.
 
-    ``fields`` maps each field to its value. ``%d`` and ``%b`` stand for the values of each request,
-    in order: numbers, and ASCII without JSON escapes (:func:`json_text`). Any other per cent sign
-    is written twice. The header is JSON.
+    ``fields`` maps each field to its value. ``%d`` and ``%b`` in a value are filled in for each
+    request, in order, with numbers and with ASCII without JSON escapes (:func:`json_text`). Any
+    other per cent sign is written twice. The header is JSON.
     """
 
     __slots__ = ("_fields", "_json", "code")
@@ -100,5 +100,5 @@ class RequestTemplate:
 
 
 def json_text(text: str) -> bytes:
-    """The inside of ``text`` as a JSON string, without its quotes."""
+    """``text`` as a JSON string without the quotes."""
     return orjson.dumps(text)[1:-1]

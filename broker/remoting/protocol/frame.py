@@ -16,9 +16,9 @@ The JSON header is an object with ``code``, ``language`` (a name), ``version``, 
     i32 ext size, pairs of [i16 key size, key, i32 value size, value]
 
 Several clients need ext values that are JSON *strings*: C++ reads the number 5 as 0, and pulls the
-same messages for ever. So the encoders take strings only and leave the check to the type checker:
-looking at each value would double the cost of an answer. Incoming values may be numbers and
-booleans (ali-ons); ``remoting/protocol/ext_fields.py`` reads them.
+same messages for ever. So the encoders take only strings. The type checker enforces that, because a
+check of each value would double the cost of an answer. Incoming values may be numbers and booleans
+(ali-ons); ``remoting/protocol/ext_fields.py`` reads them.
 """
 
 from __future__ import annotations
@@ -46,23 +46,25 @@ from store.quoting import quoted
 ExtValue: TypeAlias = str | int | float | bool | None
 
 FRAME_SIZE_MAX = 16 * 1024 * 1024
-"""Format: the whole frame, its first four bytes included; a larger one ends the connection."""
+"""Format: the whole frame with its first four bytes; a larger one ends the connection."""
 
 HEADER_SIZE_MAX = 1024 * 1024
-"""Format: ample. 32 KiB of properties, each byte a six-byte JSON escape, make 192 KiB."""
+"""Format: more than any client needs. 32 KiB of properties, each byte a six-byte JSON escape, make
+192 KiB."""
 
 FRAME_BODY_SIZE_MAX = FRAME_SIZE_MAX - (64 << 10)
-"""Format: the content of a frame beside a header such as ours: the largest message fits."""
+"""Format: the largest body of a frame; the rest is left for the header. The largest message
+fits."""
 
 PREFIX = Struct(">iI")
-"""Total, then serialization and header size in one word."""
+"""The total, then serialization and header size in one u32."""
 
 _JSON_START = (
     b'{"code":%%d,"flag":%%d,"language":"PYTHON","opaque":%%d,"version":%d' % PROTOCOL_VERSION
 )
 BINARY_START = Struct(">hbhiii")
 _BINARY_CODE_MAX = 32767
-"""Format: it has two bytes."""
+"""Format: the code has two bytes."""
 I16 = Struct(">h")
 I32 = Struct(">i")
 BINARY_MARK = Serialization.ROCKETMQ << 24
@@ -71,7 +73,7 @@ _FIRST_BYTES_OF_HTTP = (b"HTTP", b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI", b"
 
 
 class Frame:
-    """A decoded request or response. ``code`` and ``language`` of unknown peers pass unchecked."""
+    """A decoded request or response. Unknown values of ``code`` and ``language`` are kept."""
 
     __slots__ = (
         "body",
@@ -109,7 +111,7 @@ class Frame:
         self.serialization = serialization
 
     caller: object
-    """Who asks, set where access control is on."""
+    """The caller, set if access control is on."""
 
     @property
     def is_response(self) -> bool:
@@ -128,9 +130,9 @@ class Frame:
 
 
 def frame_sizes(prefix: bytes | bytearray, start: int = 0) -> tuple[int, int, int]:
-    """The (serialization, header size, body size) that the eight bytes at ``start`` announce.
+    """The (serialization, header size, body size) in the eight bytes at ``start``.
 
-    Raises :class:`FrameError` if they cannot begin a frame.
+    Raises :class:`FrameError` if no frame begins so.
     """
     total, mark = PREFIX.unpack_from(prefix, start)
     header_size = mark & 0xFFFFFF
@@ -139,7 +141,7 @@ def frame_sizes(prefix: bytes | bytearray, start: int = 0) -> tuple[int, int, in
     if prefix[start] == _FIRST_BYTE_OF_TLS:
         raise FrameError("a TLS handshake; this port speaks plain remoting")
     if bytes(prefix[start : start + 4]) in _FIRST_BYTES_OF_HTTP:
-        raise FrameError("that is HTTP, and not RocketMQ's remoting protocol")
+        raise FrameError("the peer speaks HTTP, not RocketMQ's remoting protocol")
     if not 4 <= total <= FRAME_SIZE_MAX - 4:
         raise FrameError(f"total {total} is not between 4 and {FRAME_SIZE_MAX - 4}")
     if header_size > HEADER_SIZE_MAX:
@@ -148,7 +150,7 @@ def frame_sizes(prefix: bytes | bytearray, start: int = 0) -> tuple[int, int, in
 
 
 def decode_header(serialization: int, header: bytes, body: bytes) -> Frame:
-    """The frame of a header and its body, already cut out. Raises :class:`FrameError`."""
+    """The frame of a header and a body. Raises :class:`FrameError`."""
     if serialization == 1:
         return _decode_binary(header, body)
     if serialization != 0:
@@ -226,7 +228,8 @@ def _decode_binary(header: bytes, body: bytes) -> Frame:
 
 
 def _end_within(header: bytes, start: int, size: int) -> int:
-    """Where ``size`` bytes from ``start`` end; refuses a size that does not fit the header."""
+    """The end of ``size`` bytes from ``start``. Raises :class:`FrameError` if it is outside the
+    header."""
     end = start + size
     if size < 0 or end > len(header):
         raise FrameError(f"a size of {size} bytes leaves the header", byte=PREFIX.size + start)
@@ -270,7 +273,7 @@ def _encode_json(  # noqa: PLR0917 - hot path
     ext: Mapping[str, str] | None,
     body_size: int,
 ) -> bytes:
-    # The fixed part is formatted by hand: half the cost of handing a dict of it to the encoder.
+    # The fixed part is formatted by hand: half the cost of encoding a dict.
     header = _JSON_START % (code, flag, opaque)
     if ext:
         header += b',"extFields":' + orjson.dumps(ext)
@@ -288,7 +291,7 @@ def _encode_binary(  # noqa: PLR0917 - hot path
     ext: Mapping[str, str] | None,
     body_size: int,
 ) -> bytes:
-    if not -_BINARY_CODE_MAX <= code <= _BINARY_CODE_MAX:  # somebody else's, that is passed on
+    if not -_BINARY_CODE_MAX <= code <= _BINARY_CODE_MAX:  # another program's, which is passed on
         code, remark = ResponseCode.SYSTEM_ERROR, f"code {code}: {remark}"
     remark_bytes = remark.encode() if remark else b""
     pairs: list[bytes] = []

@@ -1,4 +1,4 @@
-"""Cuts a byte stream into frames, however the network split it."""
+"""Cuts a byte stream into frames."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from broker.remoting.protocol.header_templates import HeaderTemplateCache
 _PREFIX_SIZE = PREFIX.size
 
 _SMALL_CHUNK = 2048
-"""Smaller pieces of a body are collected in one buffer: a list of them would outweigh the body."""
+"""Pace: smaller pieces of a body are collected in one buffer, because a list of them would take
+more memory than the body."""
 
 
 class FrameReader:
     """The frames of one stream.
 
-    Frames that lie whole in a chunk are cut straight out of it. A body of many chunks is kept as
-    those chunks and joined once, with its last byte, so the work is linear in the bytes. It never
-    keeps more than one frame (``FRAME_SIZE_MAX``).
+    Whole frames are cut straight out of a chunk. A body of many chunks is kept as these chunks, and
+    joined once when its last byte arrives. So the work is linear in the bytes. At most one frame is
+    kept (``FRAME_SIZE_MAX``).
     """
 
     __slots__ = (
@@ -40,21 +41,22 @@ class FrameReader:
     )
 
     def __init__(self, kept: Callable[[int], None] = lambda _size: None) -> None:
-        """``kept`` is called with the kept bytes of an incomplete frame each time that changes; 0
-        when it is complete. It hears nothing of frames that lie whole in a chunk."""
+        """``kept`` is called with the number of kept bytes of an incomplete frame at each change,
+        and with 0 once the frame is complete. It is not called for frames that arrive whole in one
+        chunk."""
         self._kept = kept
         self._size = 0
         self._head = bytearray()
-        """Prefix and header of the frame under way; empty when none is."""
+        """Prefix and header of the incomplete frame; empty if there is none."""
         self._head_size = 0
-        """How long ``_head`` must become, 0 while the prefix is not whole."""
+        """The final size of ``_head``; 0 while the prefix is incomplete."""
         self._serialization = 0
         self._body: list[bytes | bytearray | memoryview] = []
         self._body_missing = 0
         self._templates = HeaderTemplateCache()
 
     def clear(self) -> None:
-        """Gives up the frame under way."""
+        """Drops the incomplete frame."""
         self._head = bytearray()
         self._body = []
         if self._size:
@@ -62,10 +64,10 @@ class FrameReader:
             self._kept(0)
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """The frames that ``data``, the stream's next bytes, completes.
+        """The frames that become complete with ``data``, the next bytes of the stream.
 
-        Raises :class:`FrameError` after the frames before the fault. The iterator must be used up,
-        unless the stream is given up.
+        Raises :class:`FrameError` after the frames before the mistake. The iterator must be used
+        up, unless the stream ends here.
         """
         start = 0
         if self._head:
@@ -87,10 +89,10 @@ class FrameReader:
                 and total <= FRAME_SIZE_MAX - 4
                 and mark & 0xFFFFFF <= HEADER_SIZE_MAX
             ):
-                frame_sizes(data, start)  # raises, saying which of the limits it is
+                frame_sizes(data, start)  # raises with the exceeded limit
             if end > data_size:
                 break
-            # The serialization of JSON is 0, so that its mark is the header's size.
+            # The serialization of JSON is 0, so the second word is the size of the header.
             model = models.get(mark)
             frame: Frame | None = None
             if model is not None:
@@ -110,7 +112,8 @@ class FrameReader:
         self._kept(self._size)
 
     def _continue(self, data: bytes, start: int = 0) -> int:
-        """Takes from ``data`` what the incomplete frame lacks; returns where it stopped."""
+        """Takes the missing bytes of the incomplete frame from ``data``; returns the end of the
+        taken bytes."""
         head = self._head
         if len(head) < _PREFIX_SIZE:
             start = self._extend_head(data, start, _PREFIX_SIZE)
@@ -122,7 +125,7 @@ class FrameReader:
         taken = min(self._body_missing, len(data) - start)
         if taken:
             self._body_missing -= taken
-            # A view keeps all of the chunk, and a small part is not worth that.
+            # A view keeps the whole chunk in memory, too much for a small part.
             piece = memoryview(data)[start : start + taken]
             self._keep(piece if 2 * taken > len(data) else bytes(piece))
         return start + taken

@@ -1,17 +1,17 @@
-"""Header templates: headers that differ from an earlier one in a few values only.
+"""Header templates: a header that resembles an earlier one is not parsed.
 
-A sender of messages repeats the same header: another number here, other properties there, another
-signature, else byte for byte the same. So do answers. Such a header is not parsed. It is cut where
-its model was, and the bytes between the values are compared with those of the model. Any other
-header goes through the parser.
+The headers of a producer's messages differ only in a few numbers, the properties and the signature;
+the other bytes are the same. The headers of answers are alike too. Such a header is cut at the
+places where its template was, and the bytes between the values are compared with the template's.
+Any other header is parsed.
 
-Values must be what the parser reads as they stand: letters and digits, in a signed header also
-``+``, ``/`` and ``=``; a number of JSON without quotes must be an integer. Properties are parsed by
-themselves: in JSON they are the string from quote to quote.
+Values must have no escapes: they are letters and digits, in a signed header also ``+``, ``/`` and
+``=``. A JSON number without quotes must be an integer. Properties are parsed apart: in JSON they
+are the string from quote to quote.
 
-So the order of the fields, their spelling and the form of the header are the client's. A model is
-tried before it is used: with other values in it, the parser must find just these, in their places,
-and nothing else changed.
+So the client decides about the order, the spelling and the form of the header. A template is tried
+before it is used: with other values filled in, the parser must find exactly these values, and
+nothing else changed.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ from broker.remoting.protocol.frame import (
 )
 
 MISSES_MAX = 32
-"""Pace: after this number of other headers of its size, a model is replaced."""
+"""Pace: a template is replaced after this number of other headers of its size."""
 
 UNUSED_TEMPLATES_MAX = 16
-"""Pace: after this number of models without a match in a row there are no more. The headers of that
-peer differ in more than models allow for, for example in their topics."""
+"""Pace: after this number of templates in a row without a match, the connection makes no more. Its
+headers differ in more than templates allow, for example in their topics."""
 
 
 class _Varying(NamedTuple):
-    """The fields that vary. ``text``: the properties, or empty."""
+    """The names of the varying fields. ``text``: the one with the properties, or empty."""
 
     words: tuple[str, ...]
     text: str = ""
@@ -63,10 +63,10 @@ _VARYING = {
     (FLAG_RESPONSE, int(ResponseCode.SUCCESS)): _Varying(("msgId", "queueId", "queueOffset")),
 }
 _SIGNATURE = "Signature"
-"""Varies too, where a request has it: base64, of always the same length."""
+"""Varies too, if a request has it: base64 of a fixed length."""
 
 _BINARY_OPAQUE = (5, 9)
-"""Format: where the opaque begins and ends in a binary header."""
+"""Format: the byte range of the opaque in a binary header."""
 
 _STRING_REST = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _BASE64_MARKS = b"+/="
@@ -74,11 +74,11 @@ _ZERO, _SEVEN, _EIGHT = b"078"
 
 
 READ_FIELDS = tuple(field for field in Frame.__slots__ if field != "caller")
-"""Those that a header or its connection tells."""
+"""The fields that are read from a header."""
 
 
 class TemplatedFrame(Frame):
-    """A frame with a header like a model; its ``ext`` is made on demand."""
+    """A frame whose header matches a template; its ``ext`` is made on demand."""
 
     __slots__ = ("template", "text", "values")
 
@@ -114,7 +114,7 @@ class TemplatedFrame(Frame):
 
 
 class HeaderTemplate:
-    """One header. ``cached`` is for the handler of the frames, to keep what it has made of it."""
+    """One header. ``cached`` is for the handler of the frames: the result of parsing the fields."""
 
     __slots__ = (
         "_between",
@@ -134,20 +134,20 @@ class HeaderTemplate:
     def __init__(
         self, header: bytes, frame: Frame, names: _Varying, spans: list[tuple[int, int]]
     ) -> None:
-        """``spans`` are where the opaque, the words and the text stand in ``header``."""
+        """``spans`` are the byte ranges of the opaque, the words and the text in ``header``."""
         self.frame = frame
         self.cached: object = None
         self.misses = 0
         self.hits = 0
-        """How many other headers were like it, and how many of its size were not."""
+        """The numbers of headers of its size that matched and that did not."""
         self._names = names
         self._binary = frame.serialization == Serialization.ROCKETMQ
         self._numbers = tuple(
             place for place, name in enumerate(names.words, 1) if type(frame.ext[name]) is int
         )
-        """The values without quotes, beside the opaque."""
+        """The values without quotes, except the opaque."""
         self._marks = _BASE64_MARKS if _SIGNATURE in names.words else b""
-        """What values may have besides letters and digits."""
+        """The bytes that values may have besides letters and digits."""
         in_order = sorted(spans)
         edges = [0, *(edge for span in in_order for edge in span), len(header)]
         sizes = [end - start for start, end in pairwise(edges)]
@@ -155,11 +155,11 @@ class HeaderTemplate:
         self._between = self._cut(header)[::2]
         places = [2 * in_order.index(span) + 1 for span in spans]
         self._text = places.pop() if names.text else 0
-        """The place of the text among the pieces; 0 if there is none."""
+        """The index of the text among the pieces; 0 if there is no text."""
         self._pick = itemgetter(*places)
 
     def read(self, data: bytes, start: int, body_start: int, end: int) -> TemplatedFrame | None:
-        """The frame whose header begins at ``start``, if it is like this; it has the size."""
+        """The frame whose header begins at ``start``, if it matches; its size is the template's."""
         pieces = self._cut(data, start)
         values: tuple[bytes, ...] = self._pick(pieces)
         told = values[0]
@@ -180,7 +180,7 @@ class HeaderTemplate:
             return None
         for each in self._numbers:
             number = values[each]
-            # Of twenty digits it may be too large for an integer: no model has so many.
+            # Twenty digits may be too large for an integer: no template has so many.
             if not number.isdigit() or (number[0] == _ZERO and len(number) > 1):
                 self.misses += 1
                 return None
@@ -199,7 +199,7 @@ class HeaderTemplate:
         return TemplatedFrame(self, opaque, values, text, data[body_start:end])
 
     def ext(self, values: tuple[bytes, ...], text: str) -> dict[str, ExtValue]:
-        """All fields of a header that has these values."""
+        """All fields of a header with these values."""
         ext = dict(self.frame.ext)
         for name, value in zip(self._names.words, values[1:], strict=True):
             ext[name] = int(value) if type(ext[name]) is int else value.decode()
@@ -209,8 +209,8 @@ class HeaderTemplate:
 
 
 class NoTemplate:
-    """In the place of a model where a header turned out to be none: to try costs more than to
-    parse many."""
+    """Stands for a header that cannot be a template: trying it again costs more than parsing many
+    headers."""
 
     __slots__ = ("hits", "misses")
 
@@ -224,19 +224,19 @@ class NoTemplate:
 
 
 class HeaderTemplateCache:
-    """The models of one connection."""
+    """The templates of one connection."""
 
     __slots__ = ("_unused", "by_size", "codes")
 
     def __init__(self) -> None:
         self.by_size: dict[int, HeaderTemplate | NoTemplate] = {}
-        """By the word before a header: its serialization and its size."""
+        """By the word before a header: serialization and size."""
         self.codes = frozenset(code for _, code in _VARYING)
-        """Of the requests and answers whose headers may be models."""
+        """The codes whose headers may be templates."""
         self._unused = 0
 
     def learn(self, header: bytes, frame: Frame) -> None:
-        """Takes a header for a model, if it may be one and there is none of its size."""
+        """Makes a template of a header, if it may be one and there is none of its size."""
         names = _names(header, frame)
         if names is None:
             return
@@ -263,14 +263,8 @@ class HeaderTemplateCache:
         self._unused = 0 if hits >= len(models) else self._unused + len(models)
 
 
-def template_of(header: bytes, frame: Frame) -> HeaderTemplate | None:
-    """The model that ``header``, with the content of ``frame``, is; None if it can be none."""
-    names = _names(header, frame)
-    return None if names is None else _template(header, frame, names)
-
-
 def _names(header: bytes, frame: Frame) -> _Varying | None:
-    """The fields that vary; None where such a header is never a model."""
+    """The varying fields; None if such a header is never a template."""
     names = _VARYING.get((frame.flag, frame.code))
     if names is not None and not frame.flag and _SIGNATURE in frame.ext:
         names = names._replace(words=(*names.words, _SIGNATURE))
@@ -288,7 +282,7 @@ def _template(header: bytes, frame: Frame, names: _Varying) -> HeaderTemplate | 
     spans = _binary_spans(header, names) if binary else _json_spans(header, frame, names)
     if spans is None:
         return None
-    # Without the body, which would stay in memory with it.
+    # Without the body, which would stay in memory with the template.
     model = decode_header(frame.serialization, header, b"")
     found = HeaderTemplate(header, model, names, spans)
     other = bytearray(header)
@@ -301,10 +295,11 @@ def _template(header: bytes, frame: Frame, names: _Varying) -> HeaderTemplate | 
 
 
 def _json_spans(header: bytes, frame: Frame, names: _Varying) -> list[tuple[int, int]] | None:
-    """The places of the opaque and of the fields, if each is found in one place, and apart.
+    """The byte ranges of the opaque and of the fields, if each is found exactly once and no two
+    overlap.
 
-    JSON can write a name, a value or a quote in another way. Then the search finds something else,
-    which the trial of the model shows.
+    JSON has several ways to write a name, a value or a quote. The search may then find a wrong
+    place. The trial of the template shows that.
     """
     spans: list[tuple[int, int]] = []
     for name in ("opaque", *names.words, names.text):
@@ -327,13 +322,14 @@ def _json_spans(header: bytes, frame: Frame, names: _Varying) -> list[tuple[int,
 
 
 def _string_end(header: bytes, start: int) -> int:
-    """Behind the quote that ends the string of JSON whose inside begins at ``start``."""
+    """The end of the JSON string whose content begins at ``start``, behind the quote; 0 if it has
+    no end."""
     inside = _STRING_REST.match(header, start)
     return 0 if inside is None else inside.end()
 
 
 def _binary_spans(header: bytes, names: _Varying) -> list[tuple[int, int]] | None:
-    """The same for a binary header, which is whole."""
+    """The same for a binary header, which is complete."""
     (remark_size,) = I32.unpack_from(header, BINARY_START.size - I32.size)
     position = BINARY_START.size + remark_size + I32.size
     places: dict[bytes, tuple[int, int]] = {}
@@ -350,7 +346,7 @@ def _binary_spans(header: bytes, names: _Varying) -> list[tuple[int, int]] | Non
 
 
 def _reads(template: HeaderTemplate, header: bytes) -> bool:
-    """Whether it reads there what the parser does."""
+    """Whether the template and the parser read the same from ``header``."""
     read = template.read(header, 0, len(header), len(header))
     try:
         parsed = decode_header(template.frame.serialization, header, b"")

@@ -1,8 +1,8 @@
 """JSON as RocketMQ's Java side writes it (fastjson): keys may be bare integers, or objects.
 
 ``{"brokerAddrs":{0:"10.0.0.1:10911"}}`` and ``{"offsetTable":{{"queueId":0,"topic":"t"}:5}}`` are
-not JSON, but clients before 4.9.4 expect the first, and every Java client writes the second. Both
-are read here, both can be written.
+not JSON, but clients before 4.9.4 expect the first, and every Java client writes the second. This
+module reads and writes both.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import orjson
 
 from broker.limits import BODY_LIMITS
 
-# Every byte belongs to one token, and a token never gives anything back (``*+``), so the work is
-# linear for any input. A string without an end is a token too.
+# Every byte belongs to one token, and a token does not backtrack (``*+``), so the work is
+# linear for any input. An unterminated string is a token too.
 _TOKEN = re.compile(
     rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[{}\[\]:,]|[^"{}\[\]:,]++',
     re.DOTALL,
@@ -38,7 +38,7 @@ def decode_json(data: bytes) -> Any:
     """The value of JSON text whose keys may be bare integers or objects.
 
     A bare integer becomes a string, and an object as a key the string of its text. Raises
-    ``ValueError`` if it is not JSON in this sense either, or is not standard JSON and exceeds
+    ``ValueError`` if it is not JSON even with such keys, or if it has such keys and exceeds
     :data:`~broker.limits.BODY_LIMITS`.
     """
     try:
@@ -98,10 +98,10 @@ def _with_quoted_keys(data: bytes) -> bytes:
         elif key_is_next and (bare := token.strip(_WHITESPACE)):
             key_is_next = False
             if _INTEGER.fullmatch(bare):
-                token = b'"%b"' % bare  # noqa: PLW2901 - it stands for the token
+                token = b'"%b"' % bare  # noqa: PLW2901 - it replaces the token
         found.append(token)
     if key_depth:
-        raise ValueError("a key that is an object has no end")
+        raise ValueError("an object as a key has no end")
     return b"".join(found)
 
 

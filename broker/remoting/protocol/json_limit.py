@@ -1,17 +1,18 @@
-"""A look at JSON before it is parsed. Parsing cannot be cut into pieces. It takes 0.3 µs a part."""
+"""A limit for JSON before it is parsed: parsing cannot be interrupted, and takes 0.3 µs for each
+part."""
 
 from __future__ import annotations
 
 BYTES_MAX = 50
-"""Setting: for each mark that JSON may have, so many bytes. Counting the marks of more takes long,
-too."""
+"""Setting: the bytes that JSON may have for each allowed mark. Counting the marks of longer text
+would take long, too."""
 
 _MARKS = (b"{", b"[", b":", b",")
 
 
 def check_marks(data: bytes, marks_max: int) -> None:
-    """Raises ``ValueError`` for JSON with more braces, brackets, colons and commas outside its
-    strings, and for JSON that is much longer than so many need."""
+    """Raises ``ValueError`` for JSON with more than ``marks_max`` braces, brackets, colons and
+    commas outside its strings, and for JSON with more than ``BYTES_MAX`` bytes for each of them."""
     if len(data) <= marks_max:
         return
     if len(data) > BYTES_MAX * marks_max:

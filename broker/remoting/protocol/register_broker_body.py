@@ -6,16 +6,16 @@ Plain, it is JSON::
                                      "topicConfigTable": {topic: {...}}},
      "filterServerList": []}
 
-Compressed, it is a zlib stream of ::
+Compressed, it is a zlib stream::
 
     i32 size, JSON of the data version
     i32 number of topics, of each: i32 size, text "name readQueues writeQueues perm filterType"
     i32 size, JSON of the filter server list
 
-(``RegisterBrokerBody``); brokers from 5.0 on append more, which nobody here needs. The compressed
-form has no ``topicSysFlag`` and no ``order``. A broker sends it where the plain one is large. The
-largest allowed group (:class:`~broker.limits.StateLimits`) always fits a frame so; older groups may
-have more topics than that, and tell those that fit.
+(``RegisterBrokerBody``); brokers from 5.0 on append fields that are not needed here. The compressed
+form has no ``topicSysFlag`` and no ``order``. A broker sends it if the plain form is large. The
+topics of the largest allowed group (:class:`~broker.limits.StateLimits`) always fit a compressed
+frame. Older groups may have more topics, and register those that fit.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ PLAIN_BYTES = 4 << 20
 """A larger table is compressed."""
 
 TABLE_BYTES = FRAME_BODY_SIZE_MAX - (64 << 10)
-"""The size from which a body is compressed: more than what compressing adds at worst is left."""
+"""The size from which a body is compressed. The rest of the frame has room for the worst growth by
+compression."""
 
 _I32 = Struct(">i")
 
@@ -45,7 +46,7 @@ Topics: TypeAlias = Mapping[str, Mapping[str, object]]
 
 
 class DataVersion(NamedTuple):
-    """The version of a broker's configuration in a table. Versions are equal or they differ."""
+    """The version of a broker's topic table. Versions are only compared for equality."""
 
     timestamp: int = 0
     counter: int = 0
@@ -77,7 +78,7 @@ class TopicTable(NamedTuple):
 
 
 class EncodedTable(NamedTuple):
-    """A body. ``left_out`` topics, the last ones of the table, have no room in it."""
+    """A body. The last ``left_out`` topics of the table have no room in it."""
 
     body: bytes
     compressed: bool = False
@@ -85,7 +86,7 @@ class EncodedTable(NamedTuple):
 
 
 def encode_topic_table(data_version: Mapping[str, int], topics: Topics) -> EncodedTable:
-    """The body that tells ``topics``. ``data_version``: ``counter`` and ``timestamp``."""
+    """The body that registers ``topics``. ``data_version``: ``counter`` and ``timestamp``."""
     body = encode_json(
         {
             "topicConfigSerializeWrapper": {
@@ -128,7 +129,7 @@ def decode_topic_table(body: bytes, *, compressed: bool) -> TopicTable:
     if compressed:
         return _Inflated(body).table()
     document = _json_object(body, "the body")
-    # Brokers before 3.0.11 send the inner object alone.
+    # Brokers before 3.0.11 send only the inner object.
     wrapper = _mapping(document.get("topicConfigSerializeWrapper", document), "the topic table")
     topics = _mapping(wrapper.get("topicConfigTable") or {}, "topicConfigTable")
     _check_count(len(topics))
@@ -218,8 +219,8 @@ def _checked_name(topic: str) -> str:
 
 
 def _checked_queues(topic: str, data: QueueData) -> QueueData:
-    """No more than clients can make an object of. The topic is not refused: older brokers took any
-    number."""
+    """Limits the queue numbers to what clients can handle. The topic is not refused: older brokers
+    took any number."""
     read, write, *_ = data
     if min(read, write) < 0:
         raise FieldError(f"the topic {topic} has {min(read, write)} queues")
@@ -238,7 +239,7 @@ def _queue_data_of_text(text: bytes) -> tuple[str, QueueData]:
 
 
 def _queue_data(config: Mapping[str, Any]) -> QueueData:
-    # Java leaves out nothing, but its reader fills gaps with these.
+    # Java's encoder omits nothing, but its decoder fills gaps with these.
     return QueueData(
         _integer(config, "readQueueNums", 16),
         _integer(config, "writeQueueNums", 16),

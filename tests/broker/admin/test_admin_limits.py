@@ -59,5 +59,5 @@ def test_a_node_that_answers_with_too_much_counts_as_silent(
         )
 
     assert got(b'{"a":', b"1}") == {"a": 1}
-    with pytest.raises(OSError, match="it answers with more than 11 bytes"):
+    with pytest.raises(OSError, match="the answer has more than 11 bytes"):
         got(b'{"a":', b"12345}", b"more")

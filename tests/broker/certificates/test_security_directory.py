@@ -124,8 +124,8 @@ def test_what_is_wrong_with_files_is_told(tmp_path: Path) -> None:
     (tmp_path / "cluster-secret").chmod(0o640)
     found = problems(tmp_path)
     assert found["broker-a-n0.pem"] == [
-        "is signed by no authority in ca.pem",
-        "has no key that fits",
+        "is not signed by an authority in ca.pem",
+        "has no matching key",
     ]
     assert found["broker-a-n1.pem"][0].startswith("cannot be read: ")
     assert found[""] == ["cluster-secret: others than its owner may read it"]

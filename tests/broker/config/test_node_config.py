@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.config.config_file import parse_config, read_config
+from broker.config.config_file import read_config
 from broker.config.config_text import node_toml
 from broker.config.node_addresses import Member
 from broker.config.node_config import NodeConfig
 from broker.config.setting_checks import ConfigError
 from broker.config.toml_text import CONFIG_SIZE_MAX
 from dledger.wire.endpoint import Endpoint
+from tests.support.config_text import parse_config
 from tests.support.odd_files import make_odd_file
 
 GOOD = """
@@ -78,7 +79,7 @@ def test_what_is_written_reads_the_same_wherever_the_directory_was_moved() -> No
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ('flsh = "sync"', "flsh: is no setting; did you mean flush?"),
+        ('flsh = "sync"', "flsh: is not a setting; did you mean flush?"),
         ("flush = 1", "flush: must be a string, not 1"),
         ('flush = "never"', 'flush: \'never\' is not allowed; it may be "sync" or "async"'),
         ("segment_size = true", "segment_size: must be an integer, not True"),
@@ -113,7 +114,11 @@ def test_a_bad_setting_is_named_with_what_it_may_be(line: str, said: str) -> Non
         ("127.0.0.1:10921", "127.0.0.1:70000", "members.n1.address: '127.0.0.1:70000' is not"),
         ("127.0.0.1:10921", "127.0.0.1:8080", "127.0.0.1:8080 is members.n0.http already"),
         ('http = "127.0.0.1:8081"', "", "members.n1.http: is missing"),
-        ('http = "127.0.0.1:8081"', "htp = 1", "members.n1.htp: is no setting; did you mean http?"),
+        (
+            'http = "127.0.0.1:8081"',
+            "htp = 1",
+            "members.n1.htp: is not a setting; did you mean http?",
+        ),
         ("[members.n1]", "[members.x]", "members.x: 'x' is not allowed"),
     ],
 )
@@ -132,7 +137,7 @@ def test_the_vip_port_is_two_below_the_clients_port() -> None:
     ("address", "said"),
     [
         ("127.0.0.1:10917", "vip_port: 127.0.0.1:10915 is members.n0.peer already"),
-        ("127.0.0.1:2", "vip_port: 2 below the broker's port there is none"),
+        ("127.0.0.1:2", "vip_port: there is no port 2 below the broker's"),
     ],
 )
 def test_a_vip_port_that_cannot_be_is_refused(address: str, said: str) -> None:
@@ -155,7 +160,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
-        ("fifo", "cannot be read: it is no regular file"),
+        ("fifo", "cannot be read: it is not a regular file"),
         ("directory", "cannot be read: Is a directory"),
         ("loop", "cannot be read: Too many levels of symbolic links"),
         ("huge", "cannot be read: it is longer than 65536 bytes"),

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from broker.config.config_file import NODE, parse_config
+from broker.config.config_file import NODE
 from broker.config.config_text import commented_toml
 from broker.config.reload import take_changes
+from tests.support.config_text import parse_config
 
 BEFORE = parse_config(commented_toml(NODE), "/d")
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from broker.config.config_file import parse_config, parse_name_server_config
 from broker.config.config_text import node_toml as toml_of
 from broker.config.name_server_config import NameServerConfig
 from broker.config.security_config import SECURITY_OFF, SecurityConfig
 from broker.config.setting_checks import ConfigError
+from tests.support.config_text import parse_config, parse_name_server_config
 
 LOCAL = """
 group = "broker-a"
@@ -64,7 +64,7 @@ def test_what_is_written_reads_the_same() -> None:
     ("line", "said"),
     [
         ("security = 1", "security: must be a table, not 1"),
-        ("[security]\npers = 'off'", "security.pers: is no setting; did you mean peers?"),
+        ("[security]\npers = 'off'", "security.pers: is not a setting; did you mean peers?"),
         ("[security]\npeers = true", "security.peers: must be a string, not True"),
         (
             "[security]\npeers = 'on'",

@@ -169,9 +169,9 @@ def test_all_problems_are_told_each_with_file_line_key_and_a_hint(tmp_path: Path
     assert loaded.config is None
     assert loaded.problems == [
         f"{path}: line 1: group: 'a b' is not allowed; it may be {NAME.words}",
-        f"{path}: line 2: nod: is no setting; did you mean node?",
+        f"{path}: line 2: nod: is not a setting; did you mean node?",
         f"{path}: line 4: members.n0.peer: 'h' is not host:port, such as 127.0.0.1:10911",
-        f"{path}: line 5: sekurity: is no setting; did you mean security?",
+        f"{path}: line 5: sekurity: is not a setting; did you mean security?",
         "$DLEDGER_SEGMENT_SIZE: segment_size: must be an integer, not 'many'",
     ]
 

@@ -71,7 +71,7 @@ class Follower:
         request = make_mocked_request("POST", "/topics/orders/messages")
         if account is not None:
             request[ACCOUNT] = account
-        return await self.forwarder.here_or_there(request, b"{}", self._here)
+        return await self.forwarder.serve_or_forward(request, b"{}", self._here)
 
     async def _here(self) -> web.Response:
         raise NotLeaderError("n1")

@@ -73,7 +73,7 @@ async def test_a_body_that_cannot_be_decompressed_is_given_as_it_is_stored(site:
         ({"body": "a", "body_base64": "YQ=="}, "a message has either body or body_base64"),
         ({"body": 1}, "body is not a string: 1"),
         ({"body_base64": "?"}, "body_base64 is not base64"),
-        ({"body": "a", "tag": "x"}, "tag is no field of a message"),
+        ({"body": "a", "tag": "x"}, "tag is not a field of a message"),
         ({"body": "a", "tags": 1}, "tags is not a string: 1"),
         ({"body": "a", "keys": "k"}, "keys is not a list"),
         ({"body": "a", "properties": []}, "properties is not a JSON object"),

@@ -86,7 +86,7 @@ async def test_without_a_directory_a_node_makes_one_of_its_own(
         assert (status, answer["directory"]) == (200, str(tmp_path / "data/snapshots/today/n0"))
         status, answer = await take(site)
         assert status == 409
-        assert "snapshots holds 3 snapshots; remove those that nobody needs" in answer["error"]
+        assert "snapshots holds 3 snapshots; remove some of them" in answer["error"]
     assert {Path(each).parent for each in made} == {tmp_path / "data/snapshots"}
     assert made[0] != made[1]
     for each in (*made, str(tmp_path / "data")):
@@ -117,7 +117,7 @@ async def test_without_a_directory_a_node_makes_one_of_its_own(
         ("snap/\0", 409, "absolute path"),
         ("snap/" + "x" * 300, 409, "xxx"),
         ("snap/" + "x" * HTTP.path_size_max, 409, "at most 4096 characters"),
-        ("snap/" + "x/" * HTTP.path_depth_max, 409, "64 deep"),
+        ("snap/" + "x/" * HTTP.path_depth_max, 409, "64 levels"),
     ],
 )
 async def test_a_snapshot_is_made_only_where_it_may_be(
@@ -197,7 +197,7 @@ async def test_a_node_s_own_directory_may_be_a_link_to_another_disk(
         (b'{"dir": "/snap"}', 400, '{"directory": "/absolute/path"}'),
         (b'{"directory": "/snap", "force": true}', 400, '{"directory": "/absolute/path"}'),
         (b'{"directory": "snap"}', 409, "absolute path"),
-        (b'{"directory": "/proc/nothing/here"}', 403, "snapshot_dirs of node.toml"),
+        (b'{"directory": "/proc/nothing/here"}', 403, "snapshot_dirs in node.toml"),
     ],
 )
 async def test_a_bad_request_is_refused(site: Site, body: bytes, status: int, what: str) -> None:

@@ -176,7 +176,7 @@ def test_a_header_cannot_blow_up_a_batch() -> None:
     """Each of a hundred thousand messages would get 32 kB."""
     data = in_a_batch(0, b"", b"") * 100_000
     of_all = b"".join(b"%d\x01\x02" % number for number in range(4500))
-    with pytest.raises(IllegalMessageError, match="what all get of the header is above"):
+    with pytest.raises(IllegalMessageError, match="the header's properties add more than"):
         decode_batch_body(MessageBuilder("DefaultCluster", storable_in_batch), ORIGIN, data, of_all)
 
 

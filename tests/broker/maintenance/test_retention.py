@@ -130,7 +130,7 @@ async def test_messages_go_before_their_time_only_where_the_disk_is_nearly_full(
         disk.used_percent = used_percent
         await asyncio.sleep(2 * CHECK_SECONDS)
         assert ((await bounds(broker))[0] > 0) is goes
-    assert ("the disk is 86.0 % full: giving up the log" in caplog.text) is goes
+    assert ("the disk is 86.0 % full: expiring the log" in caplog.text) is goes
 
 
 async def test_a_message_that_still_waits_keeps_the_log_behind_it(

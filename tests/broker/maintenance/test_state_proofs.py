@@ -1,4 +1,4 @@
-"""A node whose state is not that of its group: what it still tells, and what it does not do."""
+"""A node whose state differs from its group's: what it still answers, and what it does not do."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def test_it_serves_nobody_says_why_and_is_opened_anew(site: Site) -> None:
     ):
         assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
         assert answer.remark is not None
-        assert "is not that of its group" in answer.remark
+        assert "differs from its group's" in answer.remark
     told = await broker.ask(RequestCode.GET_BROKER_RUNTIME_INFO)
     damage = json.loads(json.loads(told.body)["table"]["damage"])
     (line,) = damage

@@ -191,7 +191,7 @@ async def test_what_it_cannot_be_is_refused_with_the_reason(broker: SingleBroker
     await create(broker, "")
     assert "1000 ms or longer, not for 10 ms" in await refusal(broker, "+retention.ms=10")
     longer = await refusal(broker, f"+retention.ms={25 * HOUR_MS}")
-    assert "the log of all topics goes after 86400000 ms" in longer
+    assert "the log of all topics is kept for 86400000 ms" in longer
     assert "number of milliseconds, not 'a day'" in await refusal(broker, "+retention.ms=a day")
     assert "'+cleanup=no'" in await refusal(broker, "+cleanup=no")
     assert broker.broker.context.machine.state.topics["orders"].retention_ms == 0

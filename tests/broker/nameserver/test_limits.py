@@ -25,8 +25,8 @@ from tests.support.virtual_network import NetworkedLoop, turns
 @pytest.mark.parametrize(
     ("limits", "why"),
     [
-        ({"processes_max": 2}, "2 brokers are known, at most 2 are allowed"),
-        ({"connection_processes_max": 2}, "2 brokers are known over this connection, at most 2"),
+        ({"processes_max": 2}, "2 brokers are registered, at most 2 are allowed"),
+        ({"connection_processes_max": 2}, "2 brokers are registered over this connection, at most"),
         ({"all_topics_max": 2}, "all brokers would have 3 topics, at most 2 are allowed"),
     ],
 )
@@ -101,7 +101,9 @@ async def test_brokers_of_a_closed_connection_go_one_in_a_turn(loop: NetworkedLo
     refused = await broker.ask(
         RequestCode.REGISTER_BROKER, broker_ext("h64:1", brokerName="b64"), table("T")
     )
-    assert refused.remark == "64 brokers are known over this connection, at most 64 are allowed"
+    assert refused.remark == (
+        "64 brokers are registered over this connection, at most 64 are allowed"
+    )
     await broker.close()
     await turns(3)
     left = len(nameserver.routes.clusters()["DefaultCluster"])

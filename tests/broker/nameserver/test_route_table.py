@@ -182,7 +182,7 @@ def test_an_old_channel_that_closes_late_drops_nothing(tables: Tables) -> None:
 def test_what_an_earlier_connection_kept_until_now_changes_nothing(tables: Tables) -> None:
     tables.join(1, N1, channel=3)
     tables.join(0, N0, term=6, channel=2)
-    with pytest.raises(EarlierConnectionError, match=f"{N0}: has registered over a later"):
+    with pytest.raises(EarlierConnectionError, match=f"{N0}: is registered over a later"):
         tables.join(2, N0, term=4, channel=1)
     tables.unregister("broker-a", N0, 1)
     assert tables.channel_closed(1) == []

@@ -231,7 +231,7 @@ async def test_what_an_earlier_process_sent_changes_nothing_once_the_next_has_re
     await leader.register(table("T"), term="6")
     late = broker_ext(broker_id="2", term="4")
     frame = await earlier.ask(RequestCode.REGISTER_BROKER, late, table("T"))
-    assert (frame.code, frame.remark) == (1, f"{N0}: has registered over a later connection")
+    assert (frame.code, frame.remark) == (1, f"{N0}: is registered over a later connection")
     assert (await earlier.ask(RequestCode.UNREGISTER_BROKER, late)).code == 0
     await earlier.close()
     await turns()

@@ -104,7 +104,7 @@ async def test_what_is_no_handle_of_this_broker_is_refused(
     assert await member.ack(handle) == [INVALID]
     changed = await member.pop.change_invisible("g", "orders", handle, 1000)
     assert changed.status is INVALID
-    dead = await member.pop.to_dead_letter("g", "orders", handle, 1, 1)
+    dead = await member.pop.to_dead_letter("g", "orders", handle)
     assert dead.status is INVALID
 
 
@@ -147,11 +147,11 @@ async def test_a_member_gives_a_message_up(broker: SingleBroker) -> None:
     await sent(broker, 1)
     member = Member(broker)
     (got,) = await member.receive()
-    dead = await member.pop.to_dead_letter("g", "orders", got.receipt_handle, 1, 1)
+    dead = await member.pop.to_dead_letter("g", "orders", got.receipt_handle)
     assert dead.status is OK
     assert [each.body for each in messages(await broker.pull("%DLQ%g", 0, 0))] == [b"0"]
     assert await member.ack(got) == [EXPIRED]
-    again = await member.pop.to_dead_letter("g", "orders", got.receipt_handle, 1, 1)
+    again = await member.pop.to_dead_letter("g", "orders", got.receipt_handle)
     assert again.status is EXPIRED
     assert member.offset == 1
 

@@ -200,7 +200,7 @@ async def change(member: Member, model: Model, named: Named, told: list[Any]) ->
 
 async def give_up(member: Member, model: Model, named: Named, _told: list[Any]) -> None:
     offset, handle, is_valid = named
-    result = await member.pop.to_dead_letter("g", "orders", handle, 1, 1)
+    result = await member.pop.to_dead_letter("g", "orders", handle)
     assert result.status is (OK if is_valid else EXPIRED)
     if is_valid:
         model.end(offset)

@@ -66,7 +66,7 @@ async def test_who_owes_too_much_is_refused_over_each_wire(
     for size, expected in ((1000, 200), (1000, 200), (1, 429)):
         status, told = await site.post("orders", {"body": "x" * size, "queue_id": 0})
         assert status == expected
-    assert "the quota of topic orders are owed" in str(told)
+    assert "of debt of the quota of topic orders" in str(told)
     answer = await service.send(message(message_id="0123456789"))
     assert answer.status.code == Code.TOO_MANY_REQUESTS
     assert len(messages(await broker.pull("orders", 0, 0))) == 2

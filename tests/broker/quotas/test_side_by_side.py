@@ -50,9 +50,7 @@ async def test_an_answer_waits_for_two_seconds_however_much_a_message_is_worth(
     answer = await broker.send("slow", 0, b"x")
     assert answer.code == ResponseCode.SYSTEM_BUSY
     assert broker.server.refusals == {"over_quota": 1}
-    assert "seconds' worth of the quota of topic slow are owed, the limit is 10" in str(
-        answer.remark
-    )
+    assert "seconds of debt of the quota of topic slow, the limit is 10" in str(answer.remark)
     assert len(messages(await broker.pull("slow", 0, 0))) == 2
     await asyncio.sleep(10)
     await send(broker, "slow", 1)

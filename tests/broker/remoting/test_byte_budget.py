@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from broker.limits import RemotingLimits
-from broker.remoting.byte_budget import ByteBudget, Keeper
+from broker.remoting.byte_budget import ByteBudget, Holder
 from broker.remoting.connection import Connection
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.server import RemotingServer
@@ -14,7 +14,7 @@ from tests.support.virtual_network import NetworkedLoop, turns
 
 
 class Fake:
-    """A keeper that remembers its refusal."""
+    """A holder that remembers its refusal."""
 
     def __init__(self, size: int = 0) -> None:
         self.size = size
@@ -24,8 +24,8 @@ class Fake:
         self.refused = why % args
 
 
-def size_of(keeper: Keeper) -> int:
-    return keeper.size if isinstance(keeper, Fake) else 0
+def size_of(holder: Holder) -> int:
+    return holder.size if isinstance(holder, Fake) else 0
 
 
 def test_the_oldest_pays_for_what_exceeds_the_share_of_each() -> None:
@@ -54,8 +54,8 @@ def test_who_was_done_meanwhile_is_the_newest() -> None:
 def test_whose_bytes_became_fewer_unseen_does_not_pay() -> None:
     budget = ByteBudget("things", 100, 0, size_of)
     reading, stuck, one, new = Fake(60), Fake(40), Fake(1), Fake(50)
-    for keeper in (reading, stuck):
-        budget.keep(keeper, keeper.size)
+    for holder in (reading, stuck):
+        budget.keep(holder, holder.size)
     reading.size = 10
     budget.keep(new, new.size)
     assert [each.refused for each in (reading, stuck, new)] == ["", "", ""]

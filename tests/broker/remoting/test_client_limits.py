@@ -80,7 +80,7 @@ async def test_several_heartbeats_bring_no_more_groups_than_one(broker: SingleBr
     [
         ({"members_max": 1}, {"consumers": ["g0"]}, "the group g0 has 1 members, at most 1"),
         ({"members_max": 1}, {"producers": ["g1"]}, "the group g1 has 1 members, at most 1"),
-        ({"memberships_max": 2}, {"producers": ["x"]}, "connections are 2 times in a group, at"),
+        ({"memberships_max": 2}, {"producers": ["x"]}, "all groups have 2 members, at"),
     ],
 )
 async def test_groups_and_all_connections_have_a_limit_of_members(
@@ -125,7 +125,7 @@ async def test_names_ids_and_subscriptions_have_limits(broker: SingleBroker) -> 
     for number in range(CLIENTS.ids_max):
         assert (await beat(broker, client_id=f"c{number}", producers=["p"])).code == 0
     refused = await beat(broker, client_id="another", producers=["p"])
-    assert "the connection has had more client ids, at most 64" in (refused.remark or "")
+    assert "the connection has used more client ids, at most 64" in (refused.remark or "")
 
 
 class Counting(dict[str, object]):

@@ -176,15 +176,15 @@ async def test_a_handle_is_for_its_own_topic_and_message(broker: SingleBroker) -
     at_plain = str(int(str(plain.ext["msgId"])[16:], 16))
     cases = (
         (handle, "bills", "is of the topic orders, not bills"),
-        (changed(1, "bills"), "bills", "of no message that waits"),
+        (changed(1, "bills"), "bills", "no message waits for this recall handle"),
         (changed(2, "broker-b"), "orders", "is of the broker broker-b"),
-        (changed(4, "other"), "orders", "of no message that waits"),
-        (changed(5, "7"), "orders", "no such message"),
-        (changed(5, "99999999"), "orders", "no such message"),
+        (changed(4, "other"), "orders", "no message waits for this recall handle"),
+        (changed(5, "7"), "orders", "no longer exists"),
+        (changed(5, "99999999"), "orders", "no longer exists"),
         (
             changed(5, at_plain),
             "orders",
-            "of no message that waits",
+            "no message waits for this recall handle",
         ),
         ("nonsense", "orders", "recall handle is invalid"),
         ("", "orders", "recall handle is invalid"),
@@ -227,7 +227,7 @@ async def test_a_record_made_up_in_a_body_recalls_nothing(
     handle = RecallHandle("orders", "broker-a", due_ms, "own").at(position)
     answer = await recall(broker, handle)
     assert answer.code == ResponseCode.ILLEGAL_OPERATION
-    assert "of no message that waits" in (answer.remark or "")
+    assert "no message waits for this recall handle" in (answer.remark or "")
     assert state(broker) == (1, 1)
 
 
@@ -309,5 +309,5 @@ async def test_nothing_is_recalled_before_all_members_know_how(
         earlier.setattr(broker.broker.context.recalls, "_known_by_all", lambda: False)
         answer = await recall(broker, handle)
     assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
-    assert "when all members" in (answer.remark or "")
+    assert "newer program on all members" in (answer.remark or "")
     assert (await recall(broker, handle)).code == 0

@@ -131,7 +131,7 @@ async def test_a_delay_level_goes_before_a_time(broker: SingleBroker) -> None:
         ("TIMER_DELIVER_MS\x019999999999999\x02", "more than the max delay"),
         ("TIMER_DELAY_SEC\x011_0\x02", "TIMER_DELAY_SEC 1_0 is not a number"),
         ("TIMER_DELIVER_MS\x01tomorrow\x02", "TIMER_DELIVER_MS tomorrow is not a number"),
-        ("TIMER_DELAY_SEC\x019\x02TIMER_DEL_UNIQKEY\x01k\x02", "cannot be taken back"),
+        ("TIMER_DELAY_SEC\x019\x02TIMER_DEL_UNIQKEY\x01k\x02", "does not support the recall"),
     ],
 )
 async def test_a_time_that_cannot_be_is_refused(

@@ -207,7 +207,7 @@ def test_damage_in_the_store_is_told_and_nothing_is_restored(
     listing = f"{path}/backups/{made['backup']}.json"
     fs.pipe_file(listing, fs.cat_file(listing)[:-10])
     [listed] = run("backup", "list", url)["backups"]
-    assert "no list of a backup" in listed["error"]
+    assert "not the index of a backup" in listed["error"]
     assert "name another one" in run("restore", url, "--to", str(tmp_path / "target"), code=1)
     assert "nothing is removed" in run("backup", "prune", url, "--keep", "1", code=1)
 

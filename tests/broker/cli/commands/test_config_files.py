@@ -18,14 +18,14 @@ def test_a_file_is_written_once_checked_and_shown(
     text = path.read_text()
     assert run_command(["config", "init", str(path)]) == 1
     assert path.read_text() == text
-    assert "is there already" in capsys.readouterr().err
+    assert "exists already" in capsys.readouterr().err
 
     assert run_command(["config", "check", str(path)]) == 0
     assert capsys.readouterr().out == f"{path}: can be used for a node\n"
     path.write_text("flsh = 1\n" + text.replace('"127.0.0.1:10915"', '"::1:10915"'))
     assert run_command(["config", "check", str(path)]) == 1
     first, second = capsys.readouterr().out.splitlines()
-    assert first == f"{path}: line 1: flsh: is no setting; did you mean flush?"
+    assert first == f"{path}: line 1: flsh: is not a setting; did you mean flush?"
     assert "members.n0.peer: '::1:10915' is not host:port: an IPv6 address stands in" in second
     assert run_command(["config", "check", str(path), "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["problems"] == [first, second]

@@ -48,6 +48,6 @@ def test_who_was_told_to_stop_is_not_reported_as_one_that_failed(
     assert told == (
         f"{stopped} was stopped\n"
         f"{failed} ended with exit code 1: the last words\n"
-        f"once that is fixed, `dledger start {failed} --data {tmp_path}` brings it back\n"
+        f"once that is fixed, `dledger start {failed} --data {tmp_path}` starts it again\n"
     )
     assert _report_ended(cluster, reported) == frozenset()

@@ -56,7 +56,7 @@ def test_a_started_process_is_found_by_another_program(
 
 
 def test_a_second_start_is_refused_while_the_first_runs(waiting: ManagedProcess) -> None:
-    with pytest.raises(CommandError, match="it runs already"):
+    with pytest.raises(CommandError, match="it is running already"):
         waiting.start()
 
 

@@ -109,5 +109,5 @@ async def test_a_consumer_goes_back_to_a_time(loop: NetworkedLoop) -> None:
 
 
 async def test_a_broadcast_is_not_sent_back(loop: NetworkedLoop) -> None:
-    with pytest.raises(ValueError, match="not sent back"):
+    with pytest.raises(ValueError, match="cannot be sent back"):
         Consumer(NAME_SERVER, "G", {TOPIC: "*"}, broadcast=True, retries=True)

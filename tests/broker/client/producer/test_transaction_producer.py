@@ -194,7 +194,7 @@ async def test_a_commit_whose_answer_was_lost_is_found_to_have_happened(
         broker.log_executor.release()
         await committing
         await transaction.commit()
-        with pytest.raises(TransactionEndedError, match="the other way"):
+        with pytest.raises(TransactionEndedError, match="the other outcome"):
             await transaction.rollback()
     assert await stored(broker) == [b"paid"]
 
@@ -263,7 +263,7 @@ async def test_a_half_message_that_stays_unreadable_is_not_said_to_have_ended(
 
 async def test_what_was_not_begun_or_may_not_be_is_refused_at_once(broker: SingleBroker) -> None:
     async with payer(Books()) as producer:
-        with pytest.raises(TransactionEndedError, match="not started"):
+        with pytest.raises(TransactionEndedError, match="not begun"):
             await producer.transaction(Message(TOPIC, b"a")).commit()
         with pytest.raises(IllegalMessageError, match="delay level"):
             await producer.transaction(Message(TOPIC, b"a", delay_level=3)).begin()

@@ -39,7 +39,7 @@ BARE = (
 
 @pytest.mark.parametrize("count", [b"-1", b"65537", b"2147483647", b"9223372036854775807"])
 def test_a_route_with_more_queues_than_there_can_be_is_refused(count: bytes) -> None:
-    with pytest.raises(ValueError, match="queues of T on b"):
+    with pytest.raises(ValueError, match=r"T has .* queues on b"):
         decode_route("T", BARE.replace(b'"writeQueueNums":2', b'"writeQueueNums":%b' % count))
 
 

@@ -91,7 +91,7 @@ async def test_an_empty_queue_sends_whoever_asks_to_its_start(
             ResponseCode.SUBSCRIPTION_PARSE_FAILED,
             "character 4: it ends too early",
         ),
-        ("orders", {"sysFlag": "0"}, ResponseCode.SUBSCRIPTION_NOT_EXIST, "has not said what"),
+        ("orders", {"sysFlag": "0"}, ResponseCode.SUBSCRIPTION_NOT_EXIST, "has no subscription"),
         (
             "orders",
             {"queueOffset": "x"},

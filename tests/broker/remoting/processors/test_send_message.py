@@ -182,9 +182,12 @@ async def test_code_10_with_batch_1_is_a_batch(broker: SingleBroker) -> None:
         (b"", "the batch has no message"),
         (b"\0\0\0", "batch, byte 0: 3 bytes are left"),
         (batched(b"a") + b"\0" * 10, "batch, byte 23: 10 bytes are left"),
-        (b"\x7f" + batched(b"a")[1:], "batch, byte 0: total"),
-        (batched(b"a")[:-2] + b"\x00\x05", "batch, byte 0: total 23 with 5 bytes of properties"),
-        (batched(b"a")[:16] + b"\xff\xff\xff\xff" + batched(b"a")[20:], "with a body of -1 bytes"),
+        (b"\x7f" + batched(b"a")[1:], "batch, byte 0: the size"),
+        (
+            batched(b"a")[:-2] + b"\x00\x05",
+            "batch, byte 0: the size 23 does not fit 5 bytes of properties",
+        ),
+        (batched(b"a")[:16] + b"\xff\xff\xff\xff" + batched(b"a")[20:], "a body of -1 bytes"),
     ],
 )
 async def test_a_malformed_batch_is_refused_as_a_whole(

@@ -46,13 +46,13 @@ async def test_a_created_topic_is_listed_with_its_settings(broker: SingleBroker)
     ("changed", "remark"),
     [
         ({"topic": "a b"}, "the topic name 'a b' may only have"),
-        ({"topic": "TBW102"}, "the topic TBW102 belongs to the system"),
-        ({"topic": "DefaultCluster"}, "the topic DefaultCluster belongs to the system"),
+        ({"topic": "TBW102"}, "TBW102 is a system topic"),
+        ({"topic": "DefaultCluster"}, "DefaultCluster is a system topic"),
         ({"writeQueueNums": "0"}, "field writeQueueNums is not between 1 and 16384: 0"),
         ({"readQueueNums": "16385"}, "field readQueueNums is not between 1 and 16384"),
         ({"perm": "8"}, "field perm is not between 0 and 7: 8"),
         ({"topicFilterType": "NO_TAG"}, "topicFilterType 'NO_TAG' is none of SINGLE_TAG"),
-        ({"topic": "rmq_sys_mine"}, "topics of the system begin as rmq_sys_mine does"),
+        ({"topic": "rmq_sys_mine"}, "the prefix of rmq_sys_mine is reserved"),
     ],
 )
 async def test_a_topic_that_may_not_be_is_refused(
@@ -96,9 +96,9 @@ async def test_topics_of_the_system_are_there_from_the_start(broker: SingleBroke
         answer = await broker.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": name})
         assert orjson.loads(answer.body)["topicName"] == name
         answer = await broker.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, CREATION | {"topic": name})
-        assert "belongs to the system" in (answer.remark or "")
+        assert "is a system topic" in (answer.remark or "")
         answer = await broker.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": name})
-        assert "belongs to the system" in (answer.remark or "")
+        assert "is a system topic" in (answer.remark or "")
         sent = await broker.ask(RequestCode.SEND_MESSAGE_V2, send_ext(name, 0), b"x")
         refused = ResponseCode.NO_PERMISSION
         assert sent.code == (ResponseCode.SUCCESS if SYSTEM[name][1] & 2 else refused)
