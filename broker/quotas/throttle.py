@@ -112,7 +112,7 @@ class Throttle:
             both = buckets.produce_messages, buckets.produce_bytes
             debt = max((each.debt(now) for each in both if each is not None), default=0.0)
             if debt >= QUOTAS.debt_seconds_max:
-                what = f"seconds' worth of the quota of {entity.type} {entity.name} are owed"
+                what = f"seconds of debt of the quota of {entity.type} {entity.name}"
                 limit = int(QUOTAS.debt_seconds_max)
                 raise OverQuotaError(ceil(debt), limit, what, int(debt) - limit + 1)
             owes |= debt > 0

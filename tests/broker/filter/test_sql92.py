@@ -133,9 +133,9 @@ def test_an_expression_that_is_false_or_unknown_or_meaningless_selects_nothing(
         ("a = 9223372036854775808", "greater than 9223372036854775807"),
         (
             "(" * (DEPTH_MAX + 1) + "a",
-            f"more than {DEPTH_MAX} things",
+            f"nested more than {DEPTH_MAX} deep",
         ),
-        ("- " * 1000 + "a", f"more than {DEPTH_MAX} things"),
+        ("- " * 1000 + "a", f"nested more than {DEPTH_MAX} deep"),
         ("a = 'x' OR " * 1000 + "a = 'x'", f"more than {LINKS_MAX} operations"),
         ("a = 'x' AND " * 1000 + "a = 'x'", f"more than {LINKS_MAX} operations"),
         ("a" + " <> TRUE" * 1000, f"more than {LINKS_MAX} operations"),

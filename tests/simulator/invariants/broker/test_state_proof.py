@@ -173,7 +173,7 @@ def test_without_a_majority_all_say_so_and_go_on() -> None:
             assert not wrong(host)
             assert host.boot == 1
             assert host.broker.context.proofs.contested == ("offsets",)
-            assert "no majority" in host.broker.context.proofs.problems[0]
+            assert "without a majority" in host.broker.context.proofs.problems[0]
 
     run(script)
 
