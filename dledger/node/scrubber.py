@@ -41,6 +41,11 @@ ROWS_REPAIRED_MAX = 256
 """Rows rebuilt at a time: each is synced, and other work waits for it."""
 
 
+COMPARE_PAUSE_SECONDS = 1.0
+"""Pace: after a comparison that found nothing wrong with derived files. The log itself may be
+damaged there, and readers ask again as often as clients do."""
+
+
 class DerivedFiles(Protocol):
     """The derived files. Called on the background executor."""
 
@@ -165,9 +170,12 @@ class Scrubber:
     def _compare(self, index: int, *, begins: bool = False) -> None:
         last = self._last_index()
         if index > last or self._timer is None or self._lifecycle.failure is not None:
-            self._comparing = False
+            self._loop.call_later(COMPARE_PAUSE_SECONDS, self._end_comparison)
             return
         self._background.submit(lambda: self._look(index, last, begins=begins), self._compared)
+
+    def _end_comparison(self) -> None:
+        self._comparing = False
 
     def _compared(
         self, found: tuple[CheckedRange, list[str]] | None, error: BaseException | None

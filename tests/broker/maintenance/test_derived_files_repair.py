@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 from broker.remoting.protocol.codes import ResponseCode
 from store.index.queue_tails import decode_tails, read_tails
 from store.io.os_filesystem import OsFileSystem
+from store.log.entry import Entry
 from tests.broker.single_broker import SingleBroker, flip, messages, running_broker
 from tests.support.virtual_network import NetworkedLoop
 
@@ -124,3 +125,25 @@ async def test_a_derived_file_that_is_damaged_at_the_start_is_made_again(
         found = messages(await broker.pull("orders", 1, 0))
         assert [record.queue_offset for record in found] == list(range(15))
         assert (await broker.send("orders", 1, b"x")).code == ResponseCode.SUCCESS
+
+
+async def test_readers_that_ask_again_and_again_do_not_read_the_log_each_time(
+    loop: NetworkedLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the log itself is damaged a comparison finds nothing, and each query began another."""
+    async with running_broker(loop, tmp_path, **SETTINGS | {"scrub_pass_seconds": 1e6}) as broker:
+        await filled(broker)
+        scrubber = broker.broker.context.node.scrubber
+        looks = 0
+        check = scrubber.derived.check
+
+        def counted(entries: Sequence[Entry]) -> list[str]:
+            nonlocal looks
+            looks += 1
+            return check(entries)
+
+        monkeypatch.setattr(scrubber.derived, "check", counted)
+        for _ in range(200):
+            scrubber.suspect_derived(0)
+            await asyncio.sleep(0.01)
+        assert 1 <= looks <= 4
