@@ -77,8 +77,7 @@ class RemotingLimits:
     write_buffer_high: int = 1024 * 1024
     """Bytes that the peer has not read; above that the server handles none of its requests."""
     write_buffer_max: int = 64 * 1024 * 1024
-    """Answers to held pulls are still sent above that; a peer that leaves more unread is
-    disconnected."""
+    """Answers to held pulls are still sent above that; then the peer is disconnected."""
     kernel_unsent: int = 128 * 1024
     """Unsent bytes that the kernel buffers for each connection; no budget counts them."""
 
@@ -110,8 +109,7 @@ class RemotingLimits:
     """An incomplete frame must get so many bytes in so many seconds: 5 kbit/s are enough."""
     header_template_size_max: int = 4096
     header_templates_max: int = 64
-    """Bytes of a header with a template; and the templates of one connection: beyond that all are
-    dropped."""
+    """Bytes of a header with a template; templates of a connection, before all are dropped."""
 
     connect_seconds: float = 3.0
 
@@ -127,8 +125,7 @@ class ForwardingLimits:
     """Limits of the requests that a follower forwards to the leader."""
 
     wait_seconds: float = 1.0
-    """How long requests wait for a leader. After that all are refused at once until there is
-    one."""
+    """How long requests wait for a leader. Then all are refused at once until there is one."""
 
     waiting_max: int = 10_000
     waiting_bytes_max: int = 32 * 1024 * 1024
@@ -149,12 +146,10 @@ class StateLimits:
     """Limits of the replicated state: topics, groups and offsets of a broker group."""
 
     topics_max: int = 20_000
-    """Topics. With names of any length their settings fit one frame, also in the answer to code
-    21."""
+    """Topics. Their settings fit one frame, with names of any length, also in code 21."""
 
     automatic_topics_max: int = 10_000
-    """Topics above which messages create none, so that a faulty producer leaves room for an
-    operator."""
+    """Topics above which messages create none: a faulty producer leaves room for others."""
 
     queues_max: int = 16_384
     """Queues of one topic. A queue costs nothing before its first message."""
@@ -213,8 +208,7 @@ class ProduceLimits:
     """Bytes of the newest applied entries in memory, for readers."""
 
     keys_max: int = 256
-    """Keys in the ``KEYS`` of a message, which usually has a few: each is a row of the key
-    index."""
+    """Keys in the ``KEYS`` of a message. Each is a row of the key index; a few are usual."""
 
     key_size_max: int = 4096
     """Bytes of one key."""
@@ -374,8 +368,7 @@ class BodyLimits:
     with 2,000 subscriptions has as many. The JSON may have 50 bytes for each."""
 
     lock_marks: int = 131_072
-    """The same for a request for queue locks, which names each queue: 20 ms for the largest
-    topic."""
+    """The same for a request for queue locks, which names each queue: 20 ms for most queues."""
 
     settings_size: int = 64 * 1024
     """Bytes of a change of settings by an operator."""

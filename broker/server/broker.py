@@ -1,5 +1,4 @@
-"""The assembly of one broker: a node of the group, the state machine on it, and the flows for
-clients.
+"""The assembly of one broker: a node of the group, its state machine, and the flows for clients.
 
 ``broker/server/broker_server.py`` opens its data and its ports.
 """
@@ -279,8 +278,7 @@ class Broker(StateMachineListener):
     # --- life
 
     async def start(self) -> None:
-        """Recovers the state and joins the group. Raises ``OSError`` if the peers' port is
-        taken."""
+        """Recovers the state and joins. Raises ``OSError`` if the peers' port is taken."""
         data, store = self.context.config.data, self.context.node.store
         rows_per_file = self.machine_class.rows_per_file
         if rebuild_derived(self._fs, data, store, rows_per_file):
@@ -332,9 +330,7 @@ class Broker(StateMachineListener):
     def messages_arrived(self, topic: str, queue_id: int, rows: Bytes) -> None:
         self.context.delivery.long_polling.arrived(topic, queue_id, rows)
         self.context.pop.held.arrived(topic)
-        if (
-            self.context.batcher.serving
-        ):  # followers and restarts apply messages that were counted before
+        if self.context.batcher.serving:  # others apply messages that were counted before
             self.context.rates.stored(topic, rows)
         if topic in SCHEDULED_TOPICS:
             self.context.scheduled_messages.arrived(topic, queue_id)
