@@ -160,7 +160,7 @@ def test_a_broker_is_not_taken_for_a_nameserver(shared_cluster: RunningCluster) 
     assert leader.address is not None
     for command in (["topic", "list"], ["produce", "orders"]):
         done = shared_cluster.dledger(*command, "--namesrv", leader.address, code=1)
-        assert "is no NameServer" in done.stderr
+        assert "is not a NameServer" in done.stderr
     assert leader.http is not None
     done = shared_cluster.dledger("status", "--namesrv", leader.http, code=1)
     assert "does not speak RocketMQ's protocol" in done.stderr

@@ -174,7 +174,7 @@ def test_followers_tell_the_newest_offsets(local: RunningCluster) -> None:
 
 def test_what_makes_no_sense_is_refused_in_one_line(local: RunningCluster) -> None:
     refused = {
-        ("member", "add", "broker-a", "x3", "127.0.0.1:1"): (2, "'x3' is no node"),
+        ("member", "add", "broker-a", "x3", "127.0.0.1:1"): (2, "'x3' is not a node"),
         ("member", "add", "broker-a", "n3", "nowhere"): (2, "'nowhere' is not host:port"),
         ("member", "add", "broker-a", "n0", "127.0.0.1:1"): (1, "n0 is a voter of broker-a"),
         ("member", "add", "broker-a", "n3", "127.0.0.1:1"): (1, "cannot connect to 127.0.0.1:1"),
@@ -194,14 +194,14 @@ def test_a_node_that_is_removed_from_afar_ends_by_itself_and_its_data_can_be_pur
 ) -> None:
     node = local.leader()
     done = local.dledger("member", "remove", "broker-a", node, "--data", str(tmp_path / "no"))
-    assert "its process ends by itself" in done.stderr
+    assert "its process ends once it learns of the removal" in done.stderr
     ends_at = time.monotonic() + QUIET_SECONDS
     while local.runs(node):
         assert time.monotonic() < ends_at
         time.sleep(0.05)
     log = (local.data(node) / "log/node.log").read_text()
     assert log.count("was removed from its group") == 1
-    assert "it is no member any more" in log
+    assert "it is no longer a member" in log
 
     data = ("--data", str(local.directory))
     local.dledger("down", *data)

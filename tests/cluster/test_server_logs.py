@@ -87,7 +87,7 @@ def test_a_hangup_opens_the_log_again_and_takes_its_settings(cluster: RunningClu
     try:
         os.kill(pid, signal.SIGHUP)
         until(log.exists, "the log is not opened again")
-        until(lambda: "is open again" in log.read_text(), "nothing is said")
+        until(lambda: "was reopened" in log.read_text(), "nothing is said")
         told = [json.loads(line) for line in log.read_text().splitlines()]
         assert all(document["node"].endswith(f"/{node}") for document in told)
         assert [document["message"] for document in told[:2]] == [
@@ -142,7 +142,7 @@ def test_a_name_server_takes_its_file_again_at_a_hangup(tmp_path: Path) -> None:
             until(lambda: "listens" in log.read_text(), "it does not start")
             file.write_text('log_level = "debug"\nport = 0\nhttp_port = 1\n')
             server.send_signal(signal.SIGHUP)
-            until(lambda: "is open again, from debug up" in log.read_text(), "nothing is said")
+            until(lambda: "was reopened, from debug up" in log.read_text(), "nothing is said")
             assert "http_port was changed in the file and needs a restart" in log.read_text()
         finally:
             server.terminate()
@@ -161,7 +161,7 @@ def test_a_command_changes_the_level_of_all_nodes(cluster: RunningCluster) -> No
         cluster.dledger("leader", "transfer", cluster.group, target)
         for node in cluster.nodes:
             added = log_of(cluster, node).read_text()[sizes[node] :]
-            assert "the group: debug" in added
+            assert "the log level of the group is used: debug" in added
             # Who campaigns is told at this level alone.
             assert (" DEBUG " in added) == (node == target)
     finally:
