@@ -186,7 +186,9 @@ def test_wrong_words_are_told(cluster: RunningCluster, snapshot: Path, tmp_path:
     shutil.copy(cluster.data("n0") / "node.toml", settings)
     text = f'data = "{tmp_path}/data-of-n0"\n{settings.read_text()}'
     assert "either --to DIR or --config FILE" in refused()
-    assert "the file gives the number of nodes" in refused("--config", str(settings), "--nodes", "3")
+    assert "the file gives the number of nodes" in refused(
+        "--config", str(settings), "--nodes", "3"
+    )
     assert "no group b; it has broker-a" in refused(*to, "--rename", "b=c")
     assert "is not OLD=NEW" in refused(*to, "--rename", "broker-a")
     for old, new, why in (
