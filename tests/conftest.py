@@ -85,6 +85,14 @@ def no_processes(request: pytest.FixtureRequest) -> Iterator[None]:
     _within.clear()
 
 
+@pytest.fixture(autouse=True)
+def no_blocked_signals() -> Iterator[None]:
+    """A test must leave no signal blocked: all processes of later tests would inherit that."""
+    yield
+    blocked = signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    assert not blocked, f"left blocked: {blocked}"
+
+
 @pytest.fixture(scope="module", autouse=True)
 def no_power_loss() -> Iterator[None]:
     """A sync checks its file, but does not wait for the disk: no test cuts real power."""
@@ -119,7 +127,8 @@ async def loop() -> NetworkedLoop:
 def pytest_configure() -> None:
     """Makes SIGTERM (``kill``, ``timeout``, a cancelled CI job) end the tests like Ctrl-C: fixtures
     are torn down, so no process of a cluster stays behind. Also restores signals that ``nohup``, or
-    ``&`` in a shell, makes processes ignore."""
+    ``&`` in a shell, makes processes ignore, and unblocks those that a parent has blocked."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)

@@ -15,7 +15,7 @@ import click
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.foreground import (
     announce,
-    hold_hangups,
+    hangups_held,
     run_until_stopped,
     show_as,
     tell_reopened,
@@ -84,26 +84,26 @@ def command(*, path: str | None, output: Output, **given: Any) -> int:
         tls = read_port_tls(config.security, config.name)
     except ConfigError as error:
         raise UsageError(str(error)) from error
-    hold_hangups()
-    show_as("dledger-namesrv")
-    server_log = ServerLog(config.logging)
-    if config.exposed:
-        log.warning(EXPOSED)
-    present = config
+    with hangups_held():
+        show_as("dledger-namesrv")
+        server_log = ServerLog(config.logging)
+        if config.exposed:
+            log.warning(EXPOSED)
+        present = config
 
-    def reload() -> None:
-        nonlocal present
-        server_log.reopen()
-        try:
-            read = read_name_server_config(path or "", os.environ, changed)
-        except ConfigError as error:
-            log.error("the settings are not changed: %s", error)
-            return
-        server_log.configure(read.logging)  # every setting of it may change
-        present = take_changes(NAME_SERVER.settings, present, read)
-        tell_reopened(present.logging)
+        def reload() -> None:
+            nonlocal present
+            server_log.reopen()
+            try:
+                read = read_name_server_config(path or "", os.environ, changed)
+            except ConfigError as error:
+                log.error("the settings are not changed: %s", error)
+                return
+            server_log.configure(read.logging)  # every setting of it may change
+            present = take_changes(NAME_SERVER.settings, present, read)
+            tell_reopened(present.logging)
 
-    return run_until_stopped(lambda stop: _serve(config, access, tls, stop, output), reload)
+        return run_until_stopped(lambda stop: _serve(config, access, tls, stop, output), reload)
 
 
 def _access_control(config: NameServerConfig) -> AccessControl | None:

@@ -17,7 +17,7 @@ import click
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.foreground import (
     announce,
-    hold_hangups,
+    hangups_held,
     run_until_stopped,
     show_as,
     tell_reopened,
@@ -64,15 +64,15 @@ def command(path: str, output: Output) -> int:
         raise UsageError(
             f"{path}: tracing: needs OpenTelemetry: `pip install dledger[tracing]`; or omit it"
         )
-    hold_hangups()
-    show_as(config.name)
-    server_log = ServerLog(config.logging, config.name)
-    if config.exposed:
-        logging.getLogger("dledger").warning(EXPOSED)
-    import_server()
-    tune_interpreter()
-    node = ForegroundNode(config, path, server_log, output)
-    return run_until_stopped(node.serve, node.reload)
+    with hangups_held():
+        show_as(config.name)
+        server_log = ServerLog(config.logging, config.name)
+        if config.exposed:
+            logging.getLogger("dledger").warning(EXPOSED)
+        import_server()
+        tune_interpreter()
+        node = ForegroundNode(config, path, server_log, output)
+        return run_until_stopped(node.serve, node.reload)
 
 
 def _has_opentelemetry() -> bool:

@@ -7,8 +7,8 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
 
 import uvloop
@@ -34,10 +34,15 @@ def show_as(name: str) -> None:
         comm.write(name[-COMM_MAX:])
 
 
-def hold_hangups() -> None:
-    """SIGHUP waits from now on, until :func:`run_until_stopped` takes it: it must not end a server
-    that is still about to start."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+@contextmanager
+def hangups_held() -> Iterator[None]:
+    """Within the block SIGHUP waits until :func:`run_until_stopped` takes it: it must not end a
+    server that is still about to start."""
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def announce(server: Mapping[str, object], line: str, output: Output) -> None:
