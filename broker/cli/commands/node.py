@@ -22,7 +22,7 @@ from broker.cli.terminal.foreground import (
     show_as,
     tell_reopened,
 )
-from broker.cli.terminal.options import json_option
+from broker.cli.terminal.options import PATH, json_option
 from broker.cli.terminal.output import Output
 from broker.cli.terminal.program import Command
 from broker.config.config_file import NODE, read_config
@@ -51,6 +51,7 @@ EXAMPLES = """\
     "--config",
     "path",
     metavar="FILE",
+    type=PATH,
     required=True,
     help="A node.toml; `dledger config init` and `dledger up` write one.",
 )
