@@ -149,7 +149,4 @@ def test_a_profile_that_is_not_there_is_bad_usage(
             if param.name == "profile" and case.program == "dledger":
                 check_bad_usage(case, case.leaf.line(param, name), capsys)
                 found = param.shell_complete(click.Context(click.Command("x")), "pr")
-                assert [(each.value, each.type) for each in found] == [
-                    ("prod", "plain"),
-                    ("pr", "file"),
-                ]
+                assert [(each.value, each.type) for each in found] == [("prod", "plain")]

@@ -89,15 +89,16 @@ def profile_in_environment(profile: str) -> Iterator[None]:
 def profiles(
     _context: click.Context, _parameter: click.Parameter, begun: str
 ) -> list[CompletionItem]:
-    """For shell completion: the user's clusters that begin with ``begun``, and files."""
+    """For shell completion: the user's clusters that begin with ``begun``. Without one the shell
+    completes files; bash forgets the names if it is told both."""
     from broker.security.credentials import CredentialsError, cluster_names  # noqa: PLC0415 - slow
 
     try:
         names = cluster_names(os.environ)
     except CredentialsError:
         names = []
-    files = CompletionItem(begun, type="file")  # the shell knows them
-    return [*(CompletionItem(name) for name in names if name.startswith(begun)), files]
+    found = [CompletionItem(name) for name in names if name.startswith(begun)]
+    return found or [CompletionItem(begun, type="file")]
 
 
 json_option = options(
