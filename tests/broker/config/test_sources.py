@@ -128,7 +128,8 @@ def test_every_setting_is_read_from_file_and_environment_which_goes_before(
     assert told.problems == []
     assert value_in(told.config, path) == expected
     assert (".".join(path), value, f"${variable}") in told.effective()
-    assert server_variables({variable: text, "DLEDGER_CA": "x", "PATH": "/"}) == [variable]
+    misspelt = {"DLEDGER_FLUHS": "x", "DLEDGER_CA": "x", "PATH": "/", "DLEDGER_EMPTY": ""}
+    assert server_variables({variable: text, **misspelt}) == [variable, "DLEDGER_FLUHS"]
 
 
 def test_an_option_goes_before_the_environment_and_that_before_the_file(tmp_path: Path) -> None:
