@@ -2,10 +2,11 @@
 
 ::
 
-    <data>/namesrv/pid, log/namesrv.log          the NameServer <data>/<group>/<node>/node.toml the
-    settings of a node <data>/<group>/<node>/pid, log/node.log      its process; the rest is the
-    replica's <data>/<group>/<node>/removed                marks a node that is no longer a member;
-    it is not started
+    <data>/namesrv/pid, log/namesrv.log          the NameServer
+    <data>/<group>/<node>/node.toml              the settings of a node
+    <data>/<group>/<node>/pid, log/node.log      its process; the rest is the replica's
+    <data>/<group>/<node>/removed                marks a node that is no longer a member; `up` does
+                                                 not start it
 
 A cluster is found by its directory alone: the files have everything.
 """
