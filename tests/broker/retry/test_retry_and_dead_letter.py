@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,13 @@ from broker.remoting.protocol.frame import Frame
 from broker.remoting.protocol.java_json import encode_json
 from store.message.record import MessageRecord, record_size
 from store.message.scheduled_topics import DELAYS_MS
+from tests.broker.made_up_records import made_up_record, put_into_a_body
 from tests.broker.single_broker import SingleBroker, messages, running_broker
 from tests.support.virtual_network import NetworkedLoop
 
 GROUP = "readers"
+BORN_HOST_END = 56
+"""The byte of a record behind its IPv4 born host."""
 RETRY, DEAD = f"%RETRY%{GROUP}", f"%DLQ%{GROUP}"
 
 
@@ -245,3 +249,30 @@ async def test_a_message_that_says_attempts_below_0_comes_back_as_after_the_firs
     again = await next_of(broker, RETRY)
     assert again.body == b"m"
     assert again.store_timestamp - record.store_timestamp >= DELAYS_MS[2]
+
+
+@pytest.mark.parametrize("delay_level", ["0", "-1"], ids=["again", "dead letter"])
+@pytest.mark.parametrize("ipv6", [False, True])
+async def test_a_record_made_up_in_a_body_is_not_stored(
+    broker: SingleBroker, delay_level: str, *, ipv6: bool
+) -> None:
+    """It has what no client may send. The copy of one with a host of IPv6 could not be read: no
+    message of its delay level, of any topic, was delivered again."""
+    await first_message(broker)
+
+    def record(position: int) -> bytes:
+        if not ipv6:
+            return made_up_record(position, "orders", body=b"made up")
+        plain = made_up_record(position, "orders", body=b"made up", sys_flag=0x10)
+        size = (len(plain) + 12).to_bytes(4, "big")
+        return size + plain[4:BORN_HOST_END] + bytes(12) + plain[BORN_HOST_END:]
+
+    position = await put_into_a_body(partial(broker.send, "orders", 0), record)
+    end = broker.broker.context.machine.applied_end
+    named = {"offset": str(position), "group": GROUP, "originTopic": "orders"}
+    asked = {"delayLevel": delay_level, "maxReconsumeTimes": "16"}
+    answer = await broker.ask(RequestCode.CONSUMER_SEND_MSG_BACK, named | asked)
+    await asyncio.sleep(60)
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert f"no queue has a message at position {position}" in (answer.remark or "")
+    assert broker.broker.context.machine.applied_end == end
