@@ -61,7 +61,7 @@ class Recalls:
 
     def recall(self, topic: str, handle: str, done: Recalled) -> None:
         """Recalls the message of a handle. A second recall succeeds too, because the first answer
-        may have been lost.
+        may have been lost. It writes nothing: no quota counts recalls, so a message has one entry.
 
         Raises :class:`~broker.errors.RecallHandleError` for a handle of another topic,
         :class:`~broker.errors.UnknownTopicError`, :class:`~broker.errors.UnavailableError` and
@@ -99,13 +99,16 @@ class Recalls:
         if self._scheduled_messages.is_over(key):
             raise NothingToRecallError("the message has been delivered, or its time has passed")
         recalled = self._machine.state.recalled
+        if key in recalled:
+            done(named.message_id, None)
+            return
         recalling = self._scheduled_messages.recalling
-        if key not in recalled and len(recalled) + len(recalling) >= STATE.recalled_max:
-            raise BusyError(len(recalled), STATE.recalled_max, "recalled messages wait")
         waiting = recalling.get(key)
         if waiting is not None:
             waiting.append(partial(done, named.message_id))
             return
+        if len(recalled) + len(recalling) >= STATE.recalled_max:
+            raise BusyError(len(recalled), STATE.recalled_max, "recalled messages wait")
         self._batcher.add_command(Recall(*key), partial(self._settled, key))
         recalling[key] = [partial(done, named.message_id)]
 

@@ -118,7 +118,10 @@ async def test_recalled_again_it_is_recalled(broker: SingleBroker) -> None:
     """The first answer may have got lost."""
     handle = await sent(broker, "k")
     answers = await asyncio.gather(*(recall(broker, handle) for _ in range(3)))
+    machine = broker.broker.context.machine
+    changed = machine.changed_index
     answers.append(await recall(broker, handle))
+    assert machine.changed_index == changed  # one entry for each message that a quota has counted
     assert [(each.code, each.ext) for each in answers] == [(0, {"msgId": "k"})] * 4
     assert state(broker) == (1, 0)
 
