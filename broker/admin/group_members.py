@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from broker.config.node_config import NodeConfig
 from broker.context import BrokerContext
+from dledger.node.node import Node
 from dledger.raft.configuration import Configuration, MemberAddress
 from dledger.wire.endpoint import Endpoint
 
@@ -49,6 +50,15 @@ def peer_addresses(config: NodeConfig, configuration: Configuration) -> tuple[st
     """The client addresses of the other members that this node knows."""
     members = member_addresses(config, configuration)
     return tuple(at.client for name, at in members.items() if name != config.node and at.client)
+
+
+def leader_address(config: NodeConfig, node: Node) -> str | None:
+    """The leader's remoting address; None while the leader or its address is unknown."""
+    leader = node.leadership.leader
+    if leader is None:
+        return None
+    members = member_addresses(config, node.core.configuration)
+    return members[leader].client or None if leader in members else None
 
 
 def own_address(config: NodeConfig) -> MemberAddress:

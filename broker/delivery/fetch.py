@@ -183,6 +183,7 @@ class Delivery:
         self._rates = rates
         self._ensure_group = ensure_group
         self._loop = loop
+        self._lets_go = False
 
     def fetch(self, request: FetchRequest, done: Done) -> Fetch:
         """Calls ``done`` with the result, now or later.
@@ -215,6 +216,13 @@ class Delivery:
         """Drops a held fetch without an answer: its client is gone."""
         if fetch.held is not None:
             self.long_polling.drop(fetch.held)
+
+    def let_go(self) -> None:
+        """Answers held fetches at once, because this node stops: their clients look for another
+        leader. A fetch that comes later is held once. Otherwise a client that knows no other leader
+        would ask again and again."""
+        self._lets_go = True
+        self.long_polling.wake_all()
 
     def leads_no_more(self) -> None:
         """Forgets the state that only a leader has."""
@@ -331,7 +339,8 @@ class Delivery:
         return True
 
     def _hold(self, fetch: Fetch) -> bool:
-        if fetch.deadline <= self._loop.time():
+        was_held = fetch.held is not None
+        if fetch.deadline <= self._loop.time() or (self._lets_go and was_held):
             return False
         request, wanted = fetch.request, fetch.wanted
         run = partial(self._run, fetch)

@@ -124,6 +124,11 @@ class LongPolling:
         for pull in list(self._by_queue.get((topic, queue_id), ())):
             self._run_soon(pull)
 
+    def wake_all(self) -> None:
+        """Runs all pulls, from the end of this turn on."""
+        for topic, queue_id in list(self._by_queue):
+            self.wake(topic, queue_id)
+
     def drop(self, pull: HeldPull) -> None:
         """Drops a held or woken pull; it will not run."""
         pull.run = _nothing

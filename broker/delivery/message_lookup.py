@@ -10,26 +10,21 @@ from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import TypeAlias
 
-from broker.delivery.message_reader import LogRange, MessageReader
+from broker.delivery.message_reader import LogRange, MessageReader, row_range
 from broker.limits import CONSUME
 from broker.state.state_machine import STORE_TIMESTAMP_AT, BrokerStateMachine
-from store.errors import OutOfRangeError, StoreError
+from store.errors import CorruptRecordError, OutOfRangeError, StoreError
 from store.io.filesystem import Bytes
-from store.message.record import (
-    RECORD_FIXED_SIZE,
-    RECORD_MAGIC,
-    V6_HOSTS,
-    decode_record,
-    key_hash,
-)
+from store.message.batch import QUEUE_ROW
+from store.message.record import RECORD_FIXED_SIZE, RECORD_MAGIC, decode_record, key_hash
 
-_START = Struct(">ii20xqi")
-"""The parts of a record that are read: total size, magic, and at byte 28 its own position and its
-system flag."""
+_START = Struct(">ii20xq")
+"""The parts of a record that are read: total size, magic, and at byte 28 its own position."""
 
 _I32 = Struct(">i")
 _I64 = Struct(">q")
 
+RecordDone: TypeAlias = Callable[[Bytes, StoreError | None], None]
 NumberDone: TypeAlias = Callable[[int, StoreError | None], None]
 
 
@@ -48,12 +43,12 @@ class MessageLookup:
         self._machine = machine
         self._reader = reader
 
-    def record(self, position: int, done: Callable[[Bytes, StoreError | None], None]) -> None:
-        """Calls ``done`` with the record that begins at ``position``. The error is
-        :class:`~store.errors.OutOfRangeError` if no applied record begins there.
+    def record(self, position: int, done: RecordDone) -> None:
+        """Calls ``done`` with the record of the message at ``position``. The error is
+        :class:`~store.errors.OutOfRangeError` if no row of a queue leads there.
 
-        A client may put a made-up record into the body of a message, and name its position. If it
-        has IPv6 hosts, it is none of this broker's, and no copy of it could be stored.
+        Clients name positions, and a client can put a made-up record into the body of a message. No
+        row leads to it. This is the only way from a position to a message.
         """
         end = self._machine.applied_end
 
@@ -61,11 +56,10 @@ class MessageLookup:
             if error is not None:
                 done(b"", error)
                 return
-            size, magic, own_position, sys_flag = _START.unpack(parts[0])
+            size, magic, own_position = _START.unpack(parts[0])
             if (
                 magic != RECORD_MAGIC
                 or own_position != position
-                or sys_flag & V6_HOSTS
                 or not RECORD_FIXED_SIZE <= size <= end - position
             ):
                 done(b"", OutOfRangeError(f"no message begins at position {position}"))
@@ -73,12 +67,42 @@ class MessageLookup:
             self._reader.load([LogRange(position, size)], loaded)
 
         def loaded(parts: Sequence[Bytes], error: StoreError | None) -> None:
-            done(b"" if error else parts[0], error)
+            if error is None:
+                self._confirm(position, parts[0], done)
+            else:
+                done(b"", error)
 
         if 0 <= position <= end - RECORD_FIXED_SIZE:
             self._reader.load([LogRange(position, _START.size)], started)
         else:
             done(b"", OutOfRangeError(f"the log holds no message at position {position}"))
+
+    def _confirm(self, position: int, data: Bytes, done: RecordDone) -> None:
+        """Gives out the record at ``position`` if a row leads to it.
+
+        If the row of its offset leads elsewhere, either the record is made up or the row is
+        corrupt. So the row is compared with the record to which it leads.
+        """
+        no_message = OutOfRangeError(f"no queue has a message at position {position}")
+        try:
+            record = decode_record(data)
+            queue = self._machine.queue(record.topic, record.queue_id)
+            row = b"" if queue is None else queue.read(record.queue_offset, 1)
+        except CorruptRecordError:  # made up: the checksum of its entry was right
+            done(b"", no_message)
+            return
+        except StoreError as fault:
+            done(b"", fault)
+            return
+        if queue is None or not row:
+            done(b"", no_message)
+            return
+        told, size, _code = QUEUE_ROW.unpack(row)
+        if (told, size) == (position, record.size):
+            done(data, None)
+            return
+        other = row_range(queue, record.queue_id, record.queue_offset, told, size)
+        self._reader.load([other], lambda _parts, error: done(b"", error or no_message))
 
     def by_key(
         self,

@@ -24,7 +24,7 @@ from broker.state.commands import Expire
 from broker.state.state_machine import BrokerStateMachine
 from dledger.errors import ProposeError
 from dledger.periodic import Periodic
-from store.errors import DiskFullError, OutOfRangeError, StoreError
+from store.errors import DiskFullError, StoreError
 from store.io.disk_watermarks import DiskLevel
 from store.log.retention_policy import (
     RetentionPolicy,
@@ -43,8 +43,8 @@ log = logging.getLogger(__name__)
 class Needs(NamedTuple):
     """The parts of the log that must be kept; each is asked at every check."""
 
-    refill_index: Callable[[], int | None]
-    """The index of the first entry that a member is fetching; None if no member fetches."""
+    refill_position: Callable[[], int | None]
+    """The position of the first entry that a member is fetching; None if no member fetches."""
     positions: Sequence[Callable[[], int | None]]
     """The position of the first message that waits for its time or for the end of its transaction;
     None if none waits."""
@@ -134,13 +134,10 @@ class Retention:
 
     def _refilling_position(self, stats: list[SegmentStats]) -> int:
         """The position from which on members in a refill still need the log."""
-        needed = self._needs.refill_index()
+        needed = self._needs.refill_position()
         if needed is None:
             return stats[-1].end if stats else 0
-        try:
-            return self._store.position_of(needed)
-        except OutOfRangeError:
-            return 0
+        return needed
 
     def _waiting_position(self, stats: list[SegmentStats]) -> int:
         """The start of the segment with the first message that waits for its time or for the end of

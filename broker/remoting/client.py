@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from broker.limits import RemotingLimits
 from broker.remoting.connection import Connection, Handler
@@ -147,6 +147,16 @@ class RemotingClient:
         if connection is not None:
             self._forget(connection)
             connection.abort(ConnectionLostError, why)
+
+    def leave_others(self, kept: Collection[str]) -> bool:
+        """Ends the connections to other servers than ``kept`` on which no request waits. Returns
+        whether none is left."""
+        others = [each for address, each in self._connections.items() if address not in kept]
+        idle = [each for each in others if each.oldest_request() is None]
+        for connection in idle:
+            self._forget(connection)
+            connection.close()
+        return len(idle) == len(others)
 
     async def close(self) -> None:
         """Closes every connection; requests that still wait fail."""

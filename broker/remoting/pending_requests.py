@@ -12,6 +12,10 @@ from broker.remoting.protocol.frame import Frame
 OPAQUE_MAX = 2**31 - 1
 """Format: an i32, counted up and then from 0 again."""
 
+PAUSE_SECONDS = 1e-6
+"""Pace: the least time between two looks at all waiting requests, for each of them. Without it,
+many requests to a silent peer would take a look each, which is a quadratic number of steps."""
+
 Done: TypeAlias = Callable[[Frame | None, CallError | None], None]
 """Called once, with the answer or with the reason why none came."""
 
@@ -79,4 +83,5 @@ class PendingRequests:
             done, _ = self.waiting.pop(opaque)
             done(None, RequestTimeoutError(self._address, f"no answer to request {opaque} in time"))
         if self.waiting and self._timer is None:
-            self._arm(min(deadline for _, deadline in self.waiting.values()))
+            soonest = min(deadline for _, deadline in self.waiting.values())
+            self._arm(max(soonest, now + len(self.waiting) * PAUSE_SECONDS))

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from functools import partial
 
 from broker.delivery.message_lookup import MessageLookup
-from broker.delivery.message_reader import rows
 from broker.errors import (
     REFUSALS,
     NothingToRecallError,
@@ -25,7 +24,6 @@ from broker.limits import STATE
 from broker.scheduled.recall_handle import RecallHandle, parse_recall_handle
 from broker.scheduled.scheduled_message_service import ScheduledMessageService
 from broker.scheduled.system_properties import REAL_TOPIC
-from broker.scheduled.timer_wheel import queue_of, slot_of
 from broker.state.commands import Recall
 from broker.state.recalled_messages import TimedKey
 from broker.state.state_machine import BrokerStateMachine
@@ -63,7 +61,7 @@ class Recalls:
 
     def recall(self, topic: str, handle: str, done: Recalled) -> None:
         """Recalls the message of a handle. A second recall succeeds too, because the first answer
-        may have been lost.
+        may have been lost. It writes nothing: no quota counts recalls, so a message has one entry.
 
         Raises :class:`~broker.errors.RecallHandleError` for a handle of another topic,
         :class:`~broker.errors.UnknownTopicError`, :class:`~broker.errors.UnavailableError` and
@@ -95,36 +93,35 @@ class Recalls:
 
     def _recall(self, named: RecallHandle, record: MessageRecord, done: Recalled) -> None:
         self._batcher.check_serving()
-        key = self._key(record) if _is_named(record, named) else None
-        if key is None:
+        if not _is_named(record, named):
             raise NothingToRecallError("no message waits for this recall handle")
+        key = _key(record)
         if self._scheduled_messages.is_over(key):
             raise NothingToRecallError("the message has been delivered, or its time has passed")
         recalled = self._machine.state.recalled
+        if key in recalled:
+            done(named.message_id, None)
+            return
         recalling = self._scheduled_messages.recalling
-        if key not in recalled and len(recalled) + len(recalling) >= STATE.recalled_max:
-            raise BusyError(len(recalled), STATE.recalled_max, "recalled messages wait")
         waiting = recalling.get(key)
         if waiting is not None:
             waiting.append(partial(done, named.message_id))
             return
+        if len(recalled) + len(recalling) >= STATE.recalled_max:
+            raise BusyError(len(recalled), STATE.recalled_max, "recalled messages wait")
         self._batcher.add_command(Recall(*key), partial(self._settled, key))
         recalling[key] = [partial(done, named.message_id)]
-
-    def _key(self, record: MessageRecord) -> TimedKey | None:
-        """The key of a record; None if no row of the timer wheel points to the record. A client
-        could put a made-up record into the body of a message, with the time and offset of another
-        one."""
-        offset, stored_ms = record.queue_offset, record.store_timestamp
-        deliver_ms = row_code(record.topic, record.queue_id, record.properties, stored_ms, 0)
-        queue = self._machine.queue(TIMER_TOPIC, queue_of(slot_of(deliver_ms)))
-        found = [] if queue is None else rows(queue.read(offset, 1))
-        return (deliver_ms, offset) if (record.position, record.size, deliver_ms) in found else None
 
     def _settled(self, key: TimedKey, error: Refusal | None) -> None:
         """The command is applied or refused."""
         for told in self._scheduled_messages.recalling.pop(key):
             told(error)
+
+
+def _key(record: MessageRecord) -> TimedKey:
+    properties, stored_ms = record.properties, record.store_timestamp
+    deliver_ms = row_code(record.topic, record.queue_id, properties, stored_ms, 0)
+    return deliver_ms, record.queue_offset
 
 
 def _is_named(record: MessageRecord, named: RecallHandle) -> bool:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from broker.admin.group_members import client_addresses, grpc_address, member_addresses
+from broker.admin.group_members import client_addresses, grpc_address, leader_address
 from broker.config.node_config import NodeConfig
 from broker.limits import STATE
 from broker.server.name_server_registration import Announcement
@@ -71,12 +71,7 @@ class Announcements:
 
     def leader_address(self) -> str | None:
         """The leader's remoting address; None while the leader or its address is unknown."""
-        node = self._node
-        leader = node.leadership.leader
-        if leader is None:
-            return None
-        members = member_addresses(self._config, node.core.configuration)
-        return members[leader].client or None if leader in members else None
+        return leader_address(self._config, self._node)
 
     def leads_elsewhere(self) -> bool:
         """Whether another member leads, at a known address."""

@@ -125,6 +125,7 @@ class BrokerServer(Generic[B]):
         broker.announcements.on_changed = lambda: None
         await self._registrar.stop()
         remoting.on_closed = draining.clients_changed
+        broker.context.delivery.let_go()
         await draining.wait_for_clients(has_clients, seconds)
 
     async def stop(self) -> None:

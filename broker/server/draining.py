@@ -50,8 +50,8 @@ class Draining:
         """Transfers the leadership, if this member leads. Returns whether clients may still take
         this member for the leader: another one leads, and this one led within the last
         ``seconds``."""
+        self._node.health.stops()
         if self._serving:
-            self._node.health.hand_over()
             await self._notice.wait_until(self.leads_elsewhere, HAND_OVER_SECONDS)
         led = self._led_until
         recently = led is not None and self._loop.time() - led < seconds

@@ -35,7 +35,7 @@ def make_retention(
         batcher=batcher,
         settings=settings,
         needs=Needs(
-            refill_index=lambda: node.snapshot_sender.needed_from,
+            refill_position=lambda: node.snapshot_sender.needed_position,
             positions=(
                 scheduled_messages.oldest_needed_position,
                 transactions.oldest_needed_position,

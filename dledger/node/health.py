@@ -108,6 +108,7 @@ class HealthMonitor:
         self._reported_to: str | None = None  # the leader at that time
         self._yield_at = 0.0
         self._handing_over = False
+        self._stops = False
         self._jobs_done = -1
         self._busy_since: float | None = None
 
@@ -130,7 +131,7 @@ class HealthMonitor:
         return OwnHealth(
             holds_confirmed=self._holds_confirmed(),
             prompt=not self.stalled,
-            room=self.level is not DiskLevel.FULL,
+            room=self.level is not DiskLevel.FULL and not self._stops,
             intact=not self.damaged,
             agrees=not self._contradicts_group(),
         )
@@ -188,6 +189,14 @@ class HealthMonitor:
         others = [peer for peer in self._core.peers if self._could_lead(peer)]
         if others:
             self._hand_over(others)
+
+    def stops(self) -> None:
+        """This node stops: it hands over if it leads. Until it has ended it follows and votes, but
+        it reports no room, so a preferred leader does not get the leadership back."""
+        if self._core.leads:
+            self.hand_over()
+        self._stops = True
+        self._changed()
 
     def _tick(self) -> None:
         if self._lifecycle.failure is not None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import NamedTuple
 
 from dledger.node.executor import Executor
 from dledger.node.lifecycle import Lifecycle
@@ -47,6 +48,15 @@ nobody."""
 
 PROGRESS_KEPT_SECONDS = 30.0
 """Seconds after a follower's last question for which retention keeps what it asked for."""
+
+
+class _Needed(NamedTuple):
+    """An entry that a peer has yet to fetch, or one before it."""
+
+    entry_index: int
+    position: int
+    """Where the entry lies, by the entry itself and not by the entry index, whose rows may rot."""
+    asked: float
 
 
 class SnapshotSender:
@@ -88,14 +98,17 @@ class SnapshotSender:
         self._busy = False
         self._serving: dict[str, None] = {}
         self._begun: dict[str, float] = {}  # when the last piece for a peer was begun
-        self._needed: dict[str, tuple[int, float]] = {}  # first index still needed, when asked
+        self._needed: dict[str, _Needed] = {}
 
     @property
-    def needed_from(self) -> int | None:
-        """The first entry that a snapshot install in progress has still to fetch from here."""
+    def needed_position(self) -> int | None:
+        """From where on snapshot installs in progress have still to fetch the log from here."""
         since = self._loop.time() - PROGRESS_KEPT_SECONDS
-        needed = [index for index, asked in self._needed.values() if asked >= since]
+        needed = [each.position for each in self._needed.values() if each.asked >= since]
         return min(needed, default=None)
+
+    def _needs(self, peer: str, index: int, position: int) -> None:
+        self._needed[peer] = _Needed(index, position, self._loop.time())
 
     def look(self) -> None:
         """Looks for followers that are behind the log, and how busy the node is: twice a second,
@@ -147,7 +160,11 @@ class SnapshotSender:
             self._refuse(peer, request, FetchStatus.BUSY)
         else:
             self._serving[peer] = None
-            self._needed[peer] = (request.first_index, self._loop.time())
+            before = self._needed.get(peer)
+            if before is None or request.first_index < before.entry_index:
+                self._needs(peer, *store.beginning())
+            else:
+                self._needs(peer, before.entry_index, before.position)
             self._in_turn(peer, lambda: self._read(peer, request, last_index))
 
     def _in_turn(self, peer: str, begin: Callable[[], None]) -> None:
@@ -179,6 +196,7 @@ class SnapshotSender:
             if error is not None:
                 self._not_read(peer, request, error)
             elif entries is not None:
+                self._needs(peer, entries[0].index, entries[0].position)
                 self._spend(sum(entry.size for entry in entries))
                 first = store.first_index
                 self._send(
@@ -211,7 +229,7 @@ class SnapshotSender:
             return  # a peer has one question open at a time, and asks again if it gets no answer
         self._serving[peer] = None
         first_index, first_position = store.beginning()
-        self._needed[peer] = (first_index, self._loop.time())
+        self._needs(peer, first_index, first_position)
 
         def done(found: tuple[int, int, bytes] | None, error: BaseException | None) -> None:
             self._serving.pop(peer, None)

@@ -22,7 +22,7 @@ class OwnHealth:
     prompt: bool = True
     """Whether its disk answers in time."""
     room: bool = True
-    """Whether its disk has room for messages."""
+    """Whether its disk has room for messages, and it is not about to stop."""
     intact: bool = True
     """Whether nothing of its log is damaged."""
     agrees: bool = True

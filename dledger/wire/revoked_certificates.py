@@ -16,8 +16,11 @@ FILE_BYTES_MAX = 1 << 20
 
 
 class RevokedCertificates:
-    """Those of one file. Without the file, none. A changed file that cannot be used leaves what was
-    read before in force; so :meth:`read` it once before, that there is something to fall back on.
+    """Those of one file; none if there was no file so far.
+
+    A file that cannot be used leaves what was read before in use. So does a file that is gone: a
+    deployment that loses it must not let lost nodes in. An empty file lifts all revocations. Call
+    :meth:`read` once before, so that there is something to fall back on.
     """
 
     def __init__(self, path: str) -> None:
@@ -39,13 +42,14 @@ class RevokedCertificates:
     def read(self) -> None:
         """Reads the file, if it has changed.
 
-        Raises ``OSError`` if it cannot be read, and ``ValueError``, which names it, if it is
-        too long or no list of serial numbers.
+        Raises ``OSError`` if it cannot be read or is gone, and ``ValueError``, which names it, if
+        it is too long or no list of serial numbers.
         """
         try:
             found = os.stat(self._path)
         except FileNotFoundError:
-            self._stamp, self._serials = None, frozenset()
+            if self._serials:
+                raise
             return
         stamp = found.st_mtime_ns, found.st_ino, found.st_size
         if stamp == self._stamp:

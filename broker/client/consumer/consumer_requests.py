@@ -14,7 +14,7 @@ from broker.client.message import MessageQueue
 from broker.client.received_message import ReceivedMessage
 from broker.filter.subscription import Subscription
 from broker.remoting.client import RemotingClient
-from broker.remoting.protocol.codes import RequestCode, ResponseCode
+from broker.remoting.protocol.codes import LEADER, RequestCode, ResponseCode
 from broker.remoting.protocol.errors import FieldError
 from broker.remoting.protocol.ext_fields import ext_int
 from broker.remoting.protocol.frame import Frame
@@ -29,6 +29,8 @@ class PullAnswer(NamedTuple):
     code: int
     next_offset: int
     body: bytes
+    leads: bool = True
+    """Whether the broker leads its group, as far as the answer says."""
 
 
 PULL_CODES = frozenset(
@@ -208,7 +210,9 @@ def pull_answer(address: str, answer: Frame) -> PullAnswer:
     """Reads the answer to a pull. Raises as :class:`ConsumerRequests` does."""
     if answer.code not in PULL_CODES:
         raise refusal(address, answer.code, answer.remark)
-    return PullAnswer(answer.code, _ext_number(address, answer, "nextBeginOffset"), answer.body)
+    next_offset = _ext_number(address, answer, "nextBeginOffset")
+    leads = answer.ext.get(LEADER, address) == address
+    return PullAnswer(answer.code, next_offset, answer.body, leads)
 
 
 def _check(address: str, answer: Frame) -> None:

@@ -175,6 +175,8 @@ class Fetcher:
             self._skip_to(answer.next_offset)
         elif self._loop.time() - asked_at < EMPTY_PULL_SECONDS:
             await asyncio.sleep(EMPTY_PULL_SECONDS)
+        if not answer.leads:
+            await self._routes.recover(self.queue.topic, self.queue.broker)
 
     def _take(self, answer: PullAnswer, address: str) -> None:
         try:

@@ -39,6 +39,10 @@ OUTAGE_OVER_SECONDS = 0.75
 still wait in the old one. It is a little more than the longest wait within one outage. So the wait
 for a leader that dies soon after its election starts from zero."""
 
+LEAVE_SECONDS = 1.0
+"""How long after a change of a route connections that it no longer needs are closed. By then a
+new leader knows this client, so replies and check-backs reach it there."""
+
 
 ChangeListener = Callable[[TopicRoute], None]
 
@@ -94,6 +98,9 @@ class Routes:
         self._outages: dict[str, _Outage] = {}
         self._listeners: list[ChangeListener] = []
         self._polls = Periodic(loop, POLL_SECONDS, self._poll)
+        self._led: dict[str, str] = {}
+        """By address: the broker group that was led from there."""
+        self._leaving: asyncio.TimerHandle | None = None
         self._closed = False
 
     @property
@@ -108,6 +115,8 @@ class Routes:
         """Ends all waits with :class:`ClosedError`."""
         self._closed = True
         self._polls.stop()
+        if self._leaving is not None:
+            self._leaving.cancel()
         for look_up in self._lookups.values():
             look_up.give_up()
             look_up.waiting.end()
@@ -282,6 +291,24 @@ class Routes:
     def _changed(self, route: TopicRoute) -> None:
         for listener in self._listeners:
             listener(route)
+        for broker, address in route.leaders().items():
+            self._led[address] = broker
+        self._leave_later()
+
+    def _leave_later(self) -> None:
+        if self._leaving is None and not self._closed:
+            self._leaving = self._loop.call_later(LEAVE_SECONDS, self._leave)
+
+    def _leave(self) -> None:
+        """Closes connections to brokers that lead no more. A broker that stops waits for that."""
+        self._leaving = None
+        leaders = [route.leaders() for route in self._routes.values()]
+        led = {broker for each in leaders for broker in each}
+        kept = {address for each in leaders for address in each.values()}
+        # The old leader may also be the next.
+        kept.update(address for address, broker in self._led.items() if broker not in led)
+        if not self._remoting.leave_others(kept.union(self._name_servers)):
+            self._leave_later()
 
 
 def _closed() -> ClosedError:

@@ -6,6 +6,7 @@ the fields.
 
 from __future__ import annotations
 
+from broker.admin.group_members import leader_address
 from broker.context import BrokerContext
 from broker.delivery.fetch import Fetched, FetchRequest, fetch_limits
 from broker.delivery.message_reader import GetMessageStatus
@@ -13,7 +14,7 @@ from broker.errors import RefusedError
 from broker.filter.subscription import TAG_TYPE
 from broker.remoting.connection import Connection
 from broker.remoting.processors.callers import Callers, hold
-from broker.remoting.protocol.codes import ResponseCode
+from broker.remoting.protocol.codes import LEADER, ResponseCode
 from broker.remoting.protocol.ext_fields import ext_int, ext_str
 from broker.remoting.protocol.frame import Frame
 from store.errors import StoreError
@@ -36,12 +37,13 @@ class PullMessageProcessor:
     """Handles pulls."""
 
     def __init__(self, context: BrokerContext) -> None:
+        self._context = context
         self._delivery = context.delivery
         self._callers = Callers(context)
 
     def pull(self, connection: Connection, request: Frame) -> None:
         """Codes 11 and 361, which differ in name only."""
-        answer = _Answer(connection, request)
+        answer = _Answer(connection, request, self._context)
         wanted = _fetch_request(connection, request)
         if self._delivery.quotas is not None:
             wanted = wanted._replace(caller=self._callers.of(connection, request))
@@ -54,10 +56,11 @@ class PullMessageProcessor:
 class _Answer:
     """The future answer to a pull."""
 
-    __slots__ = ("connection", "request")
+    __slots__ = ("connection", "context", "request")
 
-    def __init__(self, connection: Connection, request: Frame) -> None:
+    def __init__(self, connection: Connection, request: Frame, context: BrokerContext) -> None:
         self.connection = connection
+        self.context = context
         self.request = request
 
     def forget_fields(self) -> None:
@@ -77,18 +80,16 @@ class _Answer:
             code = ResponseCode.PULL_OFFSET_MOVED if offset else ResponseCode.PULL_NOT_FOUND
         else:
             code = _CODES[found.status]
-        self.connection.respond(
-            self.request,
-            code,
-            found.status.value,
-            {
-                "suggestWhichBrokerId": str(broker_id),
-                "nextBeginOffset": str(found.next_offset),
-                "minOffset": str(found.min_offset),
-                "maxOffset": str(found.max_offset),
-            },
-            parts,
-        )
+        ext = {
+            "suggestWhichBrokerId": str(broker_id),
+            "nextBeginOffset": str(found.next_offset),
+            "minOffset": str(found.min_offset),
+            "maxOffset": str(found.max_offset),
+        }
+        node = self.context.node
+        if not node.serving and (leader := leader_address(self.context.config, node)) is not None:
+            ext[LEADER] = leader
+        self.connection.respond(self.request, code, found.status.value, ext, parts)
 
 
 def _fetch_request(connection: Connection, request: Frame) -> FetchRequest:

@@ -24,8 +24,8 @@ OUTCOME_NOT_LEADER = "not-leader"
 """Nothing was done. Only the leader can serve the request, and this broker does not lead."""
 
 LEADER = "leader"
-"""A field of answers that a follower got from the leader: its address, ``host:port``. The client's
-route is old."""
+"""A field of answers that a follower got from the leader, and of its own answers to pulls: the
+leader's address, ``host:port``. A client that took the follower for the leader has an old route."""
 
 MISSING = "missing"
 """A field of the answer to request 33: ``true`` if no message begins at the position; absent if the

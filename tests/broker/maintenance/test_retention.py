@@ -12,10 +12,12 @@ from broker.maintenance.retention import CHECK_SECONDS
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.state.commands import Expire
 from dledger.errors import ProposeError
+from dledger.wire.service_messages import FetchRequest
 from store.io.disk_watermarks import DiskWatermarks
 from store.io.os_filesystem import OsFileSystem
+from store.log.entry_index import ROW_SIZE
 from store.log.retention_policy import RetentionPolicy
-from tests.broker.single_broker import NOW_MS, SingleBroker, messages, running_broker
+from tests.broker.single_broker import NOW_MS, SingleBroker, flip, messages, running_broker
 from tests.support.virtual_network import NetworkedLoop
 
 SEGMENT = 64 << 10
@@ -150,6 +152,28 @@ async def test_a_message_that_still_waits_keeps_the_log_behind_it(
         assert [record.body for record in messages(answer)] == [b"later"]
         await fill(broker, 1)
         assert broker.broker.context.node.store.segments()[0].start > waits_in
+
+
+@pytest.mark.parametrize("byte", [4 + 5, 4 + 6, 16 + 7], ids=["far", "near", "its number"])
+async def test_what_a_member_is_fetching_stays_though_its_row_rotted(
+    loop: NetworkedLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, byte: int
+) -> None:
+    """The row in the entry index of the entry that it asked for says another place, or nothing."""
+    async with running_broker(loop, tmp_path, **SETTINGS) as broker:
+        await broker.create_topic("orders")
+        await fill(broker, 40)
+        node = broker.broker.context.node
+        told: list[object] = []
+        monkeypatch.setattr(node.snapshot_sender, "_send", lambda _peer, said: told.append(said))
+        monkeypatch.setattr(type(node.core), "serves", lambda _core, _peer: True)
+        needed = node.store.entry_at(2 * SEGMENT, node.store.last_index)
+        node.snapshot_sender.fetch("n1", FetchRequest(1, needed, needed, SEGMENT))
+        await asyncio.sleep(1)
+        assert told
+        flip(tmp_path / f"index/{0:020d}", needed * ROW_SIZE + byte)
+        retention = broker.broker._retention
+        monkeypatch.setattr(retention, "_policy", BY_SIZE)
+        assert 0 < retention.due_position() <= 2 * SEGMENT
 
 
 async def test_the_log_has_all_that_the_newest_checkpoint_counts_on(

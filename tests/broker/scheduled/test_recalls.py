@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +18,13 @@ from broker.remoting.protocol.frame import Frame
 from broker.scheduled import recalls
 from broker.scheduled.recall_handle import RecallHandle, handle_for, parse_recall_handle
 from broker.scheduled.timer_wheel import queue_of, slot_of
-from store.log.entry import HEADER_SIZE
-from store.message.batch import QueueRun, encode_batch
-from store.message.record import HEAD, make_pending_message
 from store.message.scheduled_topics import TIMER_TOPIC
+from tests.broker.made_up_records import made_up_record, put_into_a_body
 from tests.broker.single_broker import SingleBroker, messages
 from tests.support.virtual_network import NetworkedLoop
 
 SECONDS = 5
 """For which messages wait."""
-
-BODY_AT = HEAD.size
-"""Where in a record its body begins."""
 
 
 @pytest.fixture
@@ -122,7 +118,10 @@ async def test_recalled_again_it_is_recalled(broker: SingleBroker) -> None:
     """The first answer may have got lost."""
     handle = await sent(broker, "k")
     answers = await asyncio.gather(*(recall(broker, handle) for _ in range(3)))
+    machine = broker.broker.context.machine
+    changed = machine.changed_index
     answers.append(await recall(broker, handle))
+    assert machine.changed_index == changed  # one entry for each message that a quota has counted
     assert [(each.code, each.ext) for each in answers] == [(0, {"msgId": "k"})] * 4
     assert state(broker) == (1, 0)
 
@@ -207,27 +206,15 @@ async def test_a_record_made_up_in_a_body_recalls_nothing(
     due_ms = int(urlsafe_b64decode(victim).decode().split(" ")[3])
     queue_id = queue_of(slot_of(due_ms))
 
-    async def stored(body: bytes) -> int:
-        answer = await broker.send("orders", 0, body)
-        assert answer.code == 0, answer.remark
-        return int(str(answer.ext["msgId"])[16:], 16)
-
-    def made_up(position: int) -> bytes:
-        marks = b"REAL_TOPIC\x01orders\x02UNIQ_KEY\x01own\x02TIMER_OUT_MS\x01%d\x02" % due_ms
-        message = make_pending_message(
-            TIMER_TOPIC, b"", mark + marks, born_timestamp=0, born_host=bytes(8)
-        )
-        run = QueueRun(TIMER_TOPIC, queue_id, 0, [message])
-        start = position - HEADER_SIZE
-        return b"".join(encode_batch(start, 0, bytes(8), [run], b""))[: message.size]
-
-    first, second = [await stored(made_up(0)) for _ in range(2)]
-    position = 2 * second - first + BODY_AT
-    assert await stored(made_up(position)) + BODY_AT == position
+    marks = b"REAL_TOPIC\x01orders\x02UNIQ_KEY\x01own\x02TIMER_OUT_MS\x01%d\x02" % due_ms
+    position = await put_into_a_body(
+        partial(broker.send, "orders", 0),
+        lambda at: made_up_record(at, TIMER_TOPIC, queue_id=queue_id, properties=mark + marks),
+    )
     handle = RecallHandle("orders", "broker-a", due_ms, "own").at(position)
     answer = await recall(broker, handle)
     assert answer.code == ResponseCode.ILLEGAL_OPERATION
-    assert "no message waits for this recall handle" in (answer.remark or "")
+    assert "the message no longer exists" in (answer.remark or "")
     assert state(broker) == (1, 1)
 
 

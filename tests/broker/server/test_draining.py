@@ -35,7 +35,7 @@ class Member:
         role = Role.LEADER if serving else Role.FOLLOWER
         self.draining.leadership_changed(Leadership(role, 1, "n0", serving))
 
-    def hand_over(self) -> None:
+    def stops(self) -> None:
         self._loop.call_later(self._seconds, self._handed_over)
 
     def _handed_over(self) -> None:

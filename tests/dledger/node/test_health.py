@@ -108,6 +108,21 @@ async def test_a_leader_without_room_gives_way_and_waits_longer_than_others_to_c
     assert member.peers.vote_requests > asked, "where nobody else is elected, it is"
 
 
+async def test_a_leader_that_stops_hands_over_and_does_not_want_the_leadership_back(
+    member: Member,
+) -> None:
+    """It follows and votes until it has ended, and may be elected where nobody else is."""
+    member.peers.reports["n1"] = FIT
+    await asyncio.sleep(1)
+    member.node.health.stops()
+    await asyncio.sleep(0.1)
+    assert member.peers.ordered == ["n1"]
+    assert member.peers.told[-2:] == ["n1", "n2"]
+    assert not member.peers.heard[-1].healthy
+    await asyncio.sleep(2)
+    assert not member.leads
+
+
 async def test_a_leader_without_room_hands_over_to_the_peer_that_has_room(member: Member) -> None:
     member.peers.reports["n1"] = HealthReport(room=False, prompt=True, whole=True)
     member.peers.reports["n2"] = FIT

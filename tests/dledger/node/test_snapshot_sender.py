@@ -12,7 +12,12 @@ import pytest
 from dledger.node.executor import Executor
 from dledger.node.health import LOOK_SECONDS
 from dledger.node.lifecycle import Lifecycle
-from dledger.node.snapshot_sender import PIECE_BYTES, PIECE_SECONDS_MAX, SnapshotSender
+from dledger.node.snapshot_sender import (
+    PIECE_BYTES,
+    PIECE_SECONDS_MAX,
+    PROGRESS_KEPT_SECONDS,
+    SnapshotSender,
+)
 from dledger.raft.core import Raft
 from dledger.wire.service_messages import (
     CheckpointRequest,
@@ -193,7 +198,9 @@ def test_what_rotted_has_not_expired_and_is_looked_at_at_once(
     def fail(*_: int) -> None:
         raise error
 
-    store = SimpleNamespace(first_index=0, last_index=9, read_entries=fail)
+    store = SimpleNamespace(
+        first_index=0, last_index=9, read_entries=fail, beginning=lambda: (0, 0)
+    )
     loop = VirtualLoop()
     try:
         snapshot_sender = sender(
@@ -228,3 +235,39 @@ def test_a_node_whose_state_is_wrong_gives_no_checkpoint(wrong: str, given: int)
     (answer,) = told
     assert isinstance(answer, CheckpointResponse)
     assert answer.index == given
+
+
+def test_the_log_is_needed_from_where_the_entries_that_were_read_lie() -> None:
+    """Until the first are read, and when the peer goes back, all of the log is needed."""
+    entries = written_log([1] * 9)
+    executor = FakeExecutor()
+    store = SimpleNamespace(
+        first_index=2,
+        last_index=8,
+        beginning=lambda: (2, entries[2].position),
+        read_entries=lambda first, _last, _size: entries[first : first + 2],
+    )
+    loop = VirtualLoop()
+
+    def asked(index: int) -> tuple[int | None, int | None]:
+        """The position while the piece is read, and once it is."""
+        executor.hold()
+        snapshot_sender.fetch("n1", FetchRequest(1, index, 8, PIECE_BYTES))
+        while_read = snapshot_sender.needed_position
+        executor.release()
+        loop.run_until_complete(asyncio.sleep(1))
+        return while_read, snapshot_sender.needed_position
+
+    def position(index: int) -> int:
+        return entries[index].position
+
+    try:
+        snapshot_sender = sender(loop, executor, store, lambda _peer, _told: None, commit_index=8)
+        assert snapshot_sender.needed_position is None
+        assert asked(4) == (position(2), position(4))
+        assert asked(6) == (position(4), position(6))
+        assert asked(5) == (position(2), position(5))
+        loop.run_until_complete(asyncio.sleep(PROGRESS_KEPT_SECONDS))
+        assert snapshot_sender.needed_position is None
+    finally:
+        loop.close()

@@ -248,6 +248,12 @@ def test_a_list_that_cannot_be_read_leaves_what_was_read_before(
     path.write_text("0b\n" + "#" * FILE_BYTES_MAX)
     assert "0A" in revoked
     assert "0B" not in revoked  # nor is a part of it believed
+    caplog.clear()
+    path.unlink()
+    assert "0A" in revoked  # by a deployment that has lost the file
+    assert f"{path}: No such file or directory; what was read before stays in use" in caplog.text
+    path.write_text("")
+    assert "0A" not in revoked
     path.unlink()
     assert "0A" not in revoked
     with pytest.raises(ValueError, match="line 1"):

@@ -61,3 +61,28 @@ async def test_nonsense_for_records_is_asked_for_again(loop: NetworkedLoop) -> N
     async with new_consumer() as consumer:
         assert await take(consumer, 1) == [b"x"]
     await cluster.close()
+
+
+async def test_the_answer_of_an_old_leader_sends_the_consumer_to_the_new_one(
+    loop: NetworkedLoop,
+) -> None:
+    """The old leader stops, and waits until its clients have closed their connections."""
+    cluster, old = await start(loop, queues=2)
+    async with new_consumer() as consumer:
+        await asyncio.sleep(5)
+        assert len(old.held) == 2
+        old.leading = False
+        new = await cluster.add(old.group)
+        await asyncio.sleep(5)
+        assert len(old.held) == 2  # nothing has told the consumer
+        for connection, request in old.held:
+            ext = {"nextBeginOffset": "0", "minOffset": "0", "maxOffset": "0"}
+            ext["leader"] = new.address
+            connection.respond(request, ResponseCode.PULL_NOT_FOUND, ext=ext)
+        await asyncio.sleep(0.5)
+        assert len(new.held) == 2
+        await asyncio.sleep(1)
+        assert old.server.connections == []
+        new.store(TOPIC, 0, b"x")
+        assert await take(consumer, 1) == [b"x"]
+    await cluster.close()

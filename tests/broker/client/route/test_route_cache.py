@@ -17,6 +17,7 @@ from broker.client.errors import (
 from broker.client.message import MessageQueue
 from broker.client.route.route_cache import (
     BACKOFF_MIN_SECONDS,
+    LEAVE_SECONDS,
     OUTAGE_OVER_SECONDS,
     Routes,
 )
@@ -24,7 +25,7 @@ from broker.client.route.topic_route import TopicRoute, decode_route
 from broker.remoting.client import RemotingClient
 from broker.remoting.connection import Connection
 from broker.remoting.protocol.addresses import parse_name_servers
-from broker.remoting.protocol.codes import ResponseCode
+from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.server import RemotingServer
 from tests.broker.client.fake_cluster import NAME_SERVER, Broker, Cluster
@@ -363,4 +364,37 @@ async def test_after_quiet_times_a_failure_is_a_new_outage(loop: NetworkedLoop) 
     await routes.recover("T", "broker-a")
     assert loop.time() == before
     routes.close()
+    await cluster.close()
+
+
+async def test_connections_to_brokers_that_lead_no_more_are_closed_once_nothing_waits_there(
+    loop: NetworkedLoop,
+) -> None:
+    cluster = Cluster(loop)
+    cluster.topics["T"] = 1
+    (old, other) = await cluster.start(2)
+    remoting = RemotingClient(loop)
+    routes = Routes(loop, remoting, [NAME_SERVER], Random(1))
+    routes.start()
+    await routes.get("T")
+    queue = {"topic": "T", "queueId": "0"}
+    for broker in (old, other):
+        await remoting.invoke(broker.address, RequestCode.GET_MAX_OFFSET, queue)
+    pull = {**queue, "queueOffset": "0", "maxMsgNums": "1"}
+    waiting = remoting.invoke_nowait(old.address, RequestCode.PULL_MESSAGE, pull, timeout=90)
+    old.leading = False
+    await asyncio.sleep(31)  # nobody leads its group, and it may lead it again
+    assert old.server.connections
+    new = await cluster.add(old.group)
+    await asyncio.sleep(35)
+    assert old.server.connections
+    old.store("T", 0, b"x")
+    assert (await waiting).code == ResponseCode.SUCCESS
+    await remoting.invoke(new.address, RequestCode.GET_MAX_OFFSET, queue)
+    await asyncio.sleep(LEAVE_SECONDS + 0.1)
+    assert not old.server.connections
+    assert other.server.connections
+    assert new.server.connections
+    routes.close()
+    await remoting.close()
     await cluster.close()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from broker.remoting.protocol.codes import MISSING, RequestCode, ResponseCode
 from broker.remoting.protocol.frame import Frame
+from tests.broker.made_up_records import made_up_record, put_into_a_body
 from tests.broker.single_broker import (
     NOW_MS,
     SingleBroker,
@@ -70,6 +72,41 @@ async def test_a_position_where_no_message_begins_is_refused(
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert f"can not find message by the offset {position + shift}" in (answer.remark or "")
     assert answer.ext[MISSING] == "true"
+
+
+@pytest.mark.parametrize("topic", ["orders", "unknown"])
+@pytest.mark.parametrize("offset", [0, 1, 2, 3, 10**9])
+async def test_a_record_made_up_in_a_body_is_no_message(
+    broker: SingleBroker, topic: str, offset: int
+) -> None:
+    await broker.create_topic("orders")
+    position = await put_into_a_body(
+        partial(broker.send, "orders", 0), lambda at: made_up_record(at, topic, offset=offset)
+    )
+    answer = await viewed(broker, position)
+    assert (answer.code, answer.body) == (ResponseCode.SYSTEM_ERROR, b"")
+    assert answer.ext[MISSING] == "true"
+
+
+async def test_a_message_of_a_deleted_topic_is_not_found(broker: SingleBroker) -> None:
+    (position, *_) = await three_orders(broker)
+    await broker.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "orders"})
+    assert (await viewed(broker, position)).ext[MISSING] == "true"
+
+
+async def test_a_message_whose_row_rotted_is_refused_and_not_denied(
+    broker: SingleBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The row leads to another record, as one without a checksum may."""
+    await broker.create_topic("orders")
+    sent = [await broker.send("orders", 0, body) for body in (b"a", b"b")]
+    queue = broker.broker.context.machine.queue("orders", 0)
+    assert queue is not None
+    other = queue.read(1, 1)
+    monkeypatch.setattr(type(queue), "read", lambda *_: other)
+    answer = await viewed(broker, int(str(sent[0].ext["msgId"])[16:], 16))
+    assert (answer.code, MISSING in answer.ext) == (ResponseCode.SYSTEM_ERROR, False)
+    assert "the row of offset 0 does not belong to its record" in (answer.remark or "")
 
 
 async def test_a_message_that_is_damaged_on_the_disk_is_refused_and_not_denied(
