@@ -37,5 +37,5 @@ def _containers(body: bytes | bytearray) -> int:
     return body.count(b"[") + body.count(b"{")
 
 
-def _bad(what: str) -> HttpRefusedError:
-    return HttpRefusedError(HTTPStatus.BAD_REQUEST, what)
+def _bad(reason: str) -> HttpRefusedError:
+    return HttpRefusedError(HTTPStatus.BAD_REQUEST, reason)

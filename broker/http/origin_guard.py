@@ -182,5 +182,5 @@ def _local_host(request: web.Request) -> str | None:
     return normal_host(name[0]) if isinstance(name, tuple) else None
 
 
-def _forbidden(what: str) -> HttpRefusedError:
-    return HttpRefusedError(HTTPStatus.FORBIDDEN, what)
+def _forbidden(reason: str) -> HttpRefusedError:
+    return HttpRefusedError(HTTPStatus.FORBIDDEN, reason)

@@ -171,11 +171,11 @@ def _queue_id(document: Mapping[str, Any]) -> int:
     return queue_id
 
 
-def _text(what: str, value: object) -> str:
+def _text(field: str, value: object) -> str:
     if type(value) is not str:
-        raise _bad(f"{what} is not a string: {value!r}")
+        raise _bad(f"{field} is not a string: {value!r}")
     return value
 
 
-def _bad(what: str) -> HttpRefusedError:
-    return HttpRefusedError(HTTPStatus.BAD_REQUEST, what)
+def _bad(reason: str) -> HttpRefusedError:
+    return HttpRefusedError(HTTPStatus.BAD_REQUEST, reason)

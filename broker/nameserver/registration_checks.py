@@ -59,8 +59,8 @@ class ContestedError(RegistrationRefusedError):
 class TooManyError(RegistrationRefusedError):
     """A registration without room (``NameServerLimits``)."""
 
-    def __init__(self, what: str, most: int) -> None:
-        super().__init__(f"{what}, at most {most} are allowed")
+    def __init__(self, reason: str, most: int) -> None:
+        super().__init__(f"{reason}, at most {most} are allowed")
 
 
 class RegistrationChecks:
