@@ -13,7 +13,7 @@ from dledger.errors import ProposeError
 from dledger.node.membership_changes import Membership
 from dledger.raft.configuration import MemberAddress
 from simulator.faults.actions import HostName, action
-from simulator.faults.injector import Fault, FaultInjector
+from simulator.faults.injector import Fault, FaultInjector, at_a_host
 
 if TYPE_CHECKING:
     from simulator.faults.target import FaultTarget
@@ -193,26 +193,14 @@ def bring_back(cluster: FaultTarget) -> bool:
 # --- faults, in the sense of this package
 
 
-def _leader_hands_over(injector: FaultInjector) -> None:
-    injector.do_to_one("hand-over")
-
-
-def _member_leaves(injector: FaultInjector) -> None:
-    injector.do_to_one("remove-member")
-
-
 def _member_returns(injector: FaultInjector) -> None:
     for host in injector.names():
         injector.do("add-member", host)
 
 
-def _disk_wiped(injector: FaultInjector) -> None:
-    injector.do_to_one("wipe-disk")
-
-
 MEMBER_KINDS: dict[str, Fault] = {
-    "leader hands over": Fault(_leader_hands_over),
-    "member leaves": Fault(_member_leaves),
+    "leader hands over": at_a_host("hand-over"),
+    "member leaves": at_a_host("remove-member"),
     "member returns": Fault(_member_returns),
-    "disk wiped": Fault(_disk_wiped),
+    "disk wiped": at_a_host("wipe-disk"),
 }
