@@ -19,6 +19,7 @@ from simulator.workload.account_requests import (
     AccountRequest,
     Definition,
 )
+from simulator.workload.name_server import NAME_SERVERS
 
 TOPICS = ("ledgers", "wages")
 GROUPS = ("clerks", "guests")
@@ -44,13 +45,11 @@ class AccountClient(ABC):
         history: AccountHistory,
         rng: Random,
         addresses: Callable[[], Sequence[str]],
-        name_server: str,
     ) -> None:
         """``addresses`` are those of the brokers that must run."""
         self.history = history
         self.rng = rng
         self.addresses = addresses
-        self.name_server = name_server
         self.working = True
 
     @abstractmethod
@@ -117,7 +116,7 @@ class AccountAdmin(AccountClient):
                 await self._be_admin(client_host, remoting)
             if self.rng.random() < KEY_VALUE_SHARE:
                 ext = {"namespace": "numbers", "key": "one", "value": "1"}
-                code, address = RequestCode.PUT_KV_CONFIG, self.name_server
+                code, address = RequestCode.PUT_KV_CONFIG, NAME_SERVERS
                 asked = self.request(client_host, code, ext, b"", address=address, keys=ADMIN)
                 await self.ask(client_host, remoting, asked)
         # An account that was an admin for a while may have changed others; this may be stored late.

@@ -15,6 +15,7 @@ from broker.remoting.protocol.ext_fields import ext_int
 from simulator.hosts.broker_host import GROUP as BROKER
 from simulator.hosts.client_host import ClientHost
 from simulator.workload.java_requests import QUERY_OFFSET, REQUEST_SECONDS, RESET, SUCCESS
+from simulator.workload.name_server import NAME_SERVERS
 
 PAUSE_SECONDS = (0.5, 4.0)
 MAX_OFFSET = 30
@@ -23,8 +24,7 @@ MAX_OFFSET = 30
 class OffsetResetOperator:
     """Resets the group's offset of one queue after the other to an earlier one."""
 
-    def __init__(self, name_servers: str, group: str, topic: str, rng: Random) -> None:
-        self._name_servers = name_servers
+    def __init__(self, group: str, topic: str, rng: Random) -> None:
         self._group = group
         self._topic = topic
         self._rng = rng
@@ -45,7 +45,7 @@ class OffsetResetOperator:
         """The process of the operator."""
         loop = asyncio.get_running_loop()
         remoting = RemotingClient(loop)
-        routes = Routes(loop, remoting, self._name_servers.split(";"), self._rng)
+        routes = Routes(loop, remoting, [NAME_SERVERS], self._rng)
         while True:
             await asyncio.sleep(0.2 if self._all_wanted else self._rng.uniform(*PAUSE_SECONDS))
             try:

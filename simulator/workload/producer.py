@@ -19,6 +19,7 @@ from broker.remoting.protocol.errors import CallError
 from simulator.hosts.client_host import ClientHost
 from simulator.workload.history import Content, History, Sent
 from simulator.workload.message_content import content_of, message_of
+from simulator.workload.name_server import NAME_SERVERS
 
 DEADLINE_SECONDS = 8.0
 CONFIG = ProducerConfig(
@@ -43,7 +44,6 @@ class ApacheProducer(Producer):
 
 def producer_of(
     client_host: ClientHost,
-    name_servers: str,
     rng: Random,
     *,
     config: ProducerConfig = CONFIG,
@@ -51,7 +51,7 @@ def producer_of(
 ) -> Producer:
     """A producer of this process, by its clock."""
     return producer_class(
-        name_servers,
+        NAME_SERVERS,
         config,
         wall_clock=client_host.clock.wall_ms,
         rng=rng,
@@ -88,7 +88,6 @@ class ProducingClient:
 
     def __init__(
         self,
-        name_servers: str,
         topics: tuple[str, ...],
         history: History,
         rng: Random,
@@ -100,7 +99,6 @@ class ProducingClient:
         content: Callable[[int, int], Content] = content_of,
         producer_class: type[Producer] | None = None,
     ) -> None:
-        self._name_servers = name_servers
         self._topics = topics
         self._history = history
         self._rng = rng
@@ -123,7 +121,6 @@ class ProducingClient:
         rng = self._rng
         producer = producer_of(
             client_host,
-            self._name_servers,
             rng,
             config=self._config,
             producer_class=self._producer_class,

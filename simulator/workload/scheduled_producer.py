@@ -29,7 +29,6 @@ class ScheduledMessagesProducer:
 
     def __init__(
         self,
-        name_servers: str,
         topic: str,
         history: History,
         rng: Random,
@@ -40,7 +39,6 @@ class ScheduledMessagesProducer:
     ) -> None:
         """``recalling`` decides what is taken back, and when. ``bursts``: the numbers of messages
         at the same instant, one of these each time."""
-        self._name_servers = name_servers
         self._topic = topic
         self._history = history
         self._rng = rng
@@ -57,7 +55,7 @@ class ScheduledMessagesProducer:
     async def main(self, client_host: ClientHost) -> None:
         """The process of the client."""
         rng = self._rng
-        producer = producer_of(client_host, self._name_servers, rng)
+        producer = producer_of(client_host, rng)
         await producer.start()
         while self._working:
             await asyncio.sleep(rng.uniform(0.005, self._pause_max))
