@@ -59,6 +59,11 @@ class HttpRefusedError(Exception):
         super().__init__(reason)
 
 
+def bad_request(reason: str) -> HttpRefusedError:
+    """A refusal with 400."""
+    return HttpRefusedError(HTTPStatus.BAD_REQUEST, reason)
+
+
 def json_response(document: object, status: int = HTTPStatus.OK) -> web.Response:
     """An answer of one line of JSON."""
     return web.Response(
