@@ -20,6 +20,7 @@ from simulator.workload.account_requests import (
     Definition,
 )
 from simulator.workload.name_server import NAME_SERVERS
+from simulator.workload.stoppable_client import StoppableClient
 
 TOPICS = ("ledgers", "wages")
 GROUPS = ("clerks", "guests")
@@ -37,7 +38,7 @@ def body_of(number: int) -> bytes:
     return b"request %d" % number
 
 
-class AccountClient(ABC):
+class AccountClient(StoppableClient, ABC):
     """The common part of an admin and an account holder."""
 
     def __init__(
@@ -50,15 +51,10 @@ class AccountClient(ABC):
         self.history = history
         self.rng = rng
         self.addresses = addresses
-        self.working = True
 
     @abstractmethod
     async def main(self, client_host: ClientHost) -> None:
         """The process of the client."""
-
-    def stop(self) -> None:
-        """Begins no new requests."""
-        self.working = False
 
     def request(
         self,
@@ -103,7 +99,7 @@ class AccountAdmin(AccountClient):
     async def main(self, client_host: ClientHost) -> None:
         """The process of the admin. The next process begins with the accounts of this one."""
         remoting = RemotingClient(asyncio.get_running_loop())
-        while self.working:
+        while self._working:
             await asyncio.sleep(self.rng.uniform(*ADMIN_PAUSE_SECONDS))
             access_key = self.rng.choice(HOLDERS)
             if self.rng.random() < REMOVED_SHARE:

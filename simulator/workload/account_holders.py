@@ -115,7 +115,7 @@ class AccountHolder(AccountClient):
     async def main(self, client_host: ClientHost) -> None:
         """The process of the holder."""
         remoting = RemotingClient(asyncio.get_running_loop())
-        while self.working:
+        while self._working:
             await asyncio.sleep(self.rng.uniform(0.01, self._pause_max))
             keys = self._keys()
             if keys is None:

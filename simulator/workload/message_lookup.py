@@ -15,6 +15,7 @@ from broker.remoting.protocol.ext_fields import ext_int
 from simulator.hosts.broker_host import GROUP as BROKER
 from simulator.hosts.client_host import ClientHost
 from simulator.workload.name_server import NAME_SERVERS
+from simulator.workload.stoppable_client import StoppableClient
 from store.message.record import MessageRecord, decode_record, record_bounds
 
 BY_KEY, BY_TIME, BY_POSITION = 12, 29, 33
@@ -57,7 +58,7 @@ def keys_of(record: MessageRecord) -> list[str]:
     return [*properties.get("KEYS", "").split(), properties.get("UNIQ_KEY", "")]
 
 
-class MessageLookupClient:
+class MessageLookupClient(StoppableClient):
     """Asks any broker about committed messages, one thing at a time."""
 
     def __init__(
@@ -72,11 +73,6 @@ class MessageLookupClient:
         self._known = known
         self._rng = rng
         self._pause_max = pause_max
-        self._working = True
-
-    def stop(self) -> None:
-        """Begins no new requests."""
-        self._working = False
 
     async def main(self, client_host: ClientHost) -> None:
         """The process of the client."""

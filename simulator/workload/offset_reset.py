@@ -16,26 +16,22 @@ from simulator.hosts.broker_host import GROUP as BROKER
 from simulator.hosts.client_host import ClientHost
 from simulator.workload.java_requests import QUERY_OFFSET, REQUEST_SECONDS, RESET, SUCCESS
 from simulator.workload.name_server import NAME_SERVERS
+from simulator.workload.stoppable_client import StoppableClient
 
 PAUSE_SECONDS = (0.5, 4.0)
 MAX_OFFSET = 30
 
 
-class OffsetResetOperator:
+class OffsetResetOperator(StoppableClient):
     """Resets the group's offset of one queue after the other to an earlier one."""
 
     def __init__(self, group: str, topic: str, rng: Random) -> None:
         self._group = group
         self._topic = topic
         self._rng = rng
-        self._working = True
         self.reset_to: dict[MessageQueue, int] | None = None
         """After :meth:`reset_all`: the new offsets of the queues."""
         self._all_wanted = False
-
-    def stop(self) -> None:
-        """Resets no more offsets until :meth:`reset_all`."""
-        self._working = False
 
     def reset_all(self) -> None:
         """Resets the group to the beginning of all queues, as soon as that is possible."""

@@ -22,6 +22,7 @@ from broker.topics_and_groups import GroupConfig
 from simulator.hosts.broker_host import GROUP as BROKER
 from simulator.hosts.client_host import ClientHost
 from simulator.workload.name_server import NAME_SERVERS
+from simulator.workload.stoppable_client import StoppableClient
 from store.message.record import MessageRecord, decode_record, record_bounds
 
 POP, ACK, CHANGE, CREATE_GROUP = 200050, 200051, 200053, 200
@@ -77,7 +78,7 @@ class PopSettings:
     pause_max: float = PAUSE_SECONDS_MAX
 
 
-class PopMember:
+class PopMember(StoppableClient):
     """One member of a group."""
 
     def __init__(self, settings: PopSettings, listener: PopListener, rng: Random) -> None:
@@ -85,15 +86,10 @@ class PopMember:
         self._listener = listener
         self._rng = rng
         self._hurries = False
-        self._working = True
 
     def hurry(self) -> None:
         """Acknowledges every message from now on."""
         self._hurries = True
-
-    def stop(self) -> None:
-        """Receives nothing more."""
-        self._working = False
 
     async def main(self, client_host: ClientHost) -> None:
         """The process of the member."""

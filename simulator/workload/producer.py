@@ -20,6 +20,7 @@ from simulator.hosts.client_host import ClientHost
 from simulator.workload.history import Content, History, Sent
 from simulator.workload.message_content import content_of, message_of
 from simulator.workload.name_server import NAME_SERVERS
+from simulator.workload.stoppable_client import StoppableClient
 
 DEADLINE_SECONDS = 8.0
 CONFIG = ProducerConfig(
@@ -76,11 +77,12 @@ def note_outcome(
         raise error
 
 
-class ProducingClient:
+class ProducingClient(StoppableClient):
     """``pause_max``: the longest time between two sends, in seconds.
 
     With ``patient`` it waits for each acknowledgement before it sends again, and sends to one queue
-    after the other. Then the order of its messages in each queue is promised. Otherwise it sends
+    after the other. Then the order of its messages in each queue is promised. Once it is stopped, it
+    goes on until one more request is acknowledged. Otherwise it sends
     again without asking whether the first try was stored. It may also send ``bursts`` of requests
     at the same instant, with a pause that is as many times as long after them. ``content``: what a
     message of that number, born then, holds.
@@ -108,13 +110,8 @@ class ProducingClient:
         self._config = config
         self._content = content
         self._producer_class = producer_class or (Producer if patient else ApacheProducer)
-        self._working = True
         self.stored_in_the_end = False
         """Whether a request that was sent after :meth:`stop` was acknowledged."""
-
-    def stop(self) -> None:
-        """Sends no more. A patient producer goes on until one more request is acknowledged."""
-        self._working = False
 
     async def main(self, client_host: ClientHost) -> None:
         """The process of the client."""

@@ -31,6 +31,7 @@ from simulator.workload.name_server import NAME_SERVERS
 from simulator.workload.producer import CONFIG as PRODUCER_CONFIG
 from simulator.workload.register_values import OFFSET_REGISTERS, RegisterValues, fill
 from simulator.workload.register_values import TOPIC as OFFSETS_TOPIC
+from simulator.workload.stoppable_client import StoppableClient
 
 CONFIG = ConsumerConfig(request_seconds=1.5)
 TOPIC_REGISTERS = 2
@@ -111,7 +112,7 @@ class RegisterRequests(ConsumerRequests):
         return value if is_write else int(orjson.loads(answer.body)["writeQueueNums"])
 
 
-class RegisterClient:
+class RegisterClient(StoppableClient):
     """Asks every ``pause_max`` seconds at most, as one process."""
 
     def __init__(
@@ -139,12 +140,7 @@ class RegisterClient:
         self._write_share = write_share
         self._bursts = bursts
         self._fills = fills
-        self._working = True
         self._requests: RegisterRequests | None = None
-
-    def stop(self) -> None:
-        """Begins no new requests."""
-        self._working = False
 
     async def main(self, client_host: ClientHost) -> None:
         """The process of the client."""

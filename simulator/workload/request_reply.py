@@ -23,6 +23,7 @@ from simulator.workload.history import History, number_of
 from simulator.workload.message_content import content_of, message_of
 from simulator.workload.name_server import NAME_SERVERS
 from simulator.workload.producer import CONFIG, producer_of
+from simulator.workload.stoppable_client import StoppableClient
 
 SIDES = 4
 WANTED = Sql("side BETWEEN 1 AND 2 AND kind = 'question'")
@@ -45,8 +46,11 @@ def answer_to(body: bytes) -> bytes:
     return b"answer to " + body
 
 
-class RequestingClient:
-    """Asks one question at a time, and waits for the answer, or until no answer can come."""
+class RequestingClient(StoppableClient):
+    """Asks one question at a time, and waits for the answer, or until no answer can come.
+
+    Once it is stopped, it goes on until one more question is answered.
+    """
 
     def __init__(
         self,
@@ -60,13 +64,8 @@ class RequestingClient:
         self._history = history
         self._rng = rng
         self._pause_max = pause_max
-        self._working = True
         self.answered_in_the_end = False
         """Whether a question that was asked after :meth:`stop` was answered."""
-
-    def stop(self) -> None:
-        """Goes on until one more question is answered."""
-        self._working = False
 
     async def main(self, client_host: ClientHost) -> None:
         """The process of the client."""

@@ -15,6 +15,7 @@ from simulator.hosts.client_host import ClientHost
 from simulator.workload.history import History, Sent
 from simulator.workload.message_content import content_of, message_of
 from simulator.workload.producer import DEADLINE_SECONDS, note_outcome, producer_of
+from simulator.workload.stoppable_client import StoppableClient
 
 LEVELS = (1, 1, 2)
 DELAY_MS_MAX = 4000
@@ -24,7 +25,7 @@ RECALL_SECONDS_MAX = 1.2 * DELAY_MS_MAX / 1000
 """Some recalls come when the message is due, and some too late."""
 
 
-class ScheduledMessagesProducer:
+class ScheduledMessagesProducer(StoppableClient):
     """Sends to one topic, with a delay level or a delivery time."""
 
     def __init__(
@@ -46,11 +47,6 @@ class ScheduledMessagesProducer:
         self._tasks: set[asyncio.Task[None]] = set()
         self._pause_max = pause_max
         self._bursts = bursts
-        self._working = True
-
-    def stop(self) -> None:
-        """Sends nothing more."""
-        self._working = False
 
     async def main(self, client_host: ClientHost) -> None:
         """The process of the client."""

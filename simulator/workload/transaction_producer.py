@@ -27,6 +27,7 @@ from simulator.hosts.client_host import ClientHost
 from simulator.workload.history import NUMBER_BYTES, number_of
 from simulator.workload.name_server import NAME_SERVERS
 from simulator.workload.producer import CONFIG, DEADLINE_SECONDS
+from simulator.workload.stoppable_client import StoppableClient
 from store.message.record import decode_record
 
 TOPIC = "payments"
@@ -55,20 +56,18 @@ class TransactionHistory:
         return number
 
 
-class TransactionalProducer:
-    """Sends every ``pause_max`` seconds at most, one transaction after the other."""
+class TransactionalProducer(StoppableClient):
+    """Sends every ``pause_max`` seconds at most, one transaction after the other.
+
+    Once it is stopped, it still answers check-backs.
+    """
 
     def __init__(self, history: TransactionHistory, rng: Random, *, pause_max: float) -> None:
         self._history = history
         self._rng = rng
         self._pause_max = pause_max
-        self._working = True
         self._sending: int | None = None
         self._finished: asyncio.Event
-
-    def stop(self) -> None:
-        """Begins no more transactions, but still answers check-backs."""
-        self._working = False
 
     def finish(self) -> None:
         """Ends the process in which it is called."""
