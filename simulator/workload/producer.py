@@ -81,11 +81,11 @@ class ProducingClient(StoppableClient):
     """``pause_max``: the longest time between two sends, in seconds.
 
     With ``patient`` it waits for each acknowledgement before it sends again, and sends to one queue
-    after the other. Then the order of its messages in each queue is promised. Once it is stopped, it
-    goes on until one more request is acknowledged. Otherwise it sends
-    again without asking whether the first try was stored. It may also send ``bursts`` of requests
-    at the same instant, with a pause that is as many times as long after them. ``content``: what a
-    message of that number, born then, holds.
+    after the other. Then the order of its messages in each queue is promised. Once it is stopped,
+    it goes on until one more request is acknowledged. Otherwise it sends again without asking
+    whether the first try was stored. It may also send ``bursts`` of requests at the same instant,
+    with a pause that is as many times as long after them. ``content``: what a message of that
+    number, born then, holds.
     """
 
     def __init__(

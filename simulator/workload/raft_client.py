@@ -57,6 +57,7 @@ class RaftClient(StoppableClient):
 
     def start(self) -> None:
         """Starts to propose."""
+        self._working = True
         self._work()
 
     def _work(self) -> None:
