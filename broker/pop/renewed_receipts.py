@@ -4,8 +4,9 @@ So the replicated state has both: a later leader continues the renewals, and acc
 handle. From the highest bit on, the nonce of a delivery that may be renewed
 (:mod:`broker.pop.auto_renewal`) has::
 
-    30  hash of the client's id 1  renewed 32  the bits of the receive request, which identify its
-     attempt and its receipt handle
+    30  hash of the client's id
+     1  renewed
+    32  the bits of the receive request, which identify its attempt and its receipt handle
 
 A renewal changes only the one bit. So the first handle of a renewed delivery is recognised by its
 tag: 31 bits, without a time. If a client receives such a message again by the same attempt id, its

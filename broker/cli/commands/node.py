@@ -100,6 +100,7 @@ class ForegroundNode:
 
         async def start() -> BrokerServer[Broker]:
             self._server = await _start(self._config, self._output)
+            self._server.broker.context.settings.config = self._config  # perhaps read again since
             end_once_removed(self._server, self._config, partial(stop.ask, at_once=False))
             return self._server
 
