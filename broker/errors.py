@@ -17,8 +17,8 @@ class RefusedError(Exception):
     """Base of all refusals. The text is for the caller. It is cut to one line of bounded length,
     because it may repeat a name of the request, which may be of any length."""
 
-    def __init__(self, what: str) -> None:
-        super().__init__(shortened(what))
+    def __init__(self, reason: str) -> None:
+        super().__init__(shortened(reason))
 
 
 class IllegalMessageError(RefusedError):

@@ -167,14 +167,14 @@ def message_type_in(sys_flag: int) -> str:
     return MESSAGE_TYPES[place] if place < len(MESSAGE_TYPES) else MESSAGE_TYPES[0]
 
 
-def with_message_type(sys_flag: int, name: str) -> int:
-    """The system flag with that type. Raises :class:`~broker.errors.RefusedError` for a name
-    outside :data:`MESSAGE_TYPES`."""
+def message_type_flag(name: str) -> int:
+    """The bits of that type in a system flag. Raises :class:`~broker.errors.RefusedError` for a
+    name outside :data:`MESSAGE_TYPES`."""
     if name not in MESSAGE_TYPES:
         raise RefusedError(
             f"there is no message type {quoted(name)}, the types are {', '.join(MESSAGE_TYPES)}"
         )
-    return sys_flag & ~MESSAGE_TYPE_MASK | MESSAGE_TYPES.index(name) << MESSAGE_TYPE_SHIFT
+    return MESSAGE_TYPES.index(name) << MESSAGE_TYPE_SHIFT
 
 
 def reply_topic(cluster: str) -> str:

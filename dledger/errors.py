@@ -44,10 +44,10 @@ class BusyError(ProposeError):
         self,
         waiting: int,
         limit: int,
-        what: str = "bytes wait for a majority or for the leader's disk",
+        description: str = "bytes wait for a majority or for the leader's disk",
     ) -> None:
-        """``what``: of what there are ``waiting`` now, and what it waits for."""
-        super().__init__(f"{waiting} {what}, the limit is {limit}")
+        """``description``: of what there are ``waiting`` now, and what it waits for."""
+        super().__init__(f"{waiting} {description}, the limit is {limit}")
 
 
 class TransferringError(ProposeError):
@@ -108,8 +108,8 @@ class PeerError(DLedgerError):
     It is one line of bounded length, whatever the peer said.
     """
 
-    def __init__(self, what: str) -> None:
-        told = what if len(what) <= TEXT_MAX else f"{what[:TEXT_MAX]}..."
+    def __init__(self, reason: str) -> None:
+        told = reason if len(reason) <= TEXT_MAX else f"{reason[:TEXT_MAX]}..."
         super().__init__(told if told.isprintable() else ascii(told))
 
 
@@ -142,6 +142,6 @@ class InvariantError(DLedgerError):
     that would be broken next.
     """
 
-    def __init__(self, promise: SafetyProperty, what: str) -> None:
+    def __init__(self, promise: SafetyProperty, reason: str) -> None:
         self.promise = promise
-        super().__init__(f"{promise.value}: {what}")
+        super().__init__(f"{promise.value}: {reason}")

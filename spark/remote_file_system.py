@@ -9,13 +9,14 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
+from typing import NoReturn
 
 import fsspec
 import pyarrow as pa
 import pyarrow.fs as arrowfs
 
 from spark.errors import ReplicaError
-from store.io.filesystem import Bytes, FileSystem, Lock
+from store.io.filesystem import Bytes, FileSystem
 from store.io.os_filesystem import OsFileSystem
 
 
@@ -92,8 +93,7 @@ class RemoteFile:
     def pwrite(self, data: Bytes, position: int) -> None:  # noqa: ARG002 - of the interface
         raise read_only_error(self._path)
 
-    def append_direct(self, data: Bytes, position: int) -> None:  # noqa: ARG002 - of the interface
-        raise read_only_error(self._path)
+    append_direct = pwrite
 
     def begin_append(
         self,
@@ -167,32 +167,15 @@ class RemoteFileSystem:
     def make_directories(self, path: str, *, sync: bool = True) -> None:  # noqa: ARG002 - interface
         raise read_only_error(path)
 
-    def sync_all(self, path: str) -> None:
-        raise read_only_error(path)
-
-    def rename(self, source: str, target: str) -> None:  # noqa: ARG002 - of the interface
+    def _refuse_change(self, _source: str, target: str) -> NoReturn:
         raise read_only_error(target)
 
-    def link(self, source: str, target: str) -> None:  # noqa: ARG002 - of the interface
-        raise read_only_error(target)
+    rename = link = _refuse_change
 
-    def remove(self, path: str) -> None:
+    def _refuse(self, path: str) -> NoReturn:
         raise read_only_error(path)
 
-    def remove_tree(self, path: str) -> None:
-        raise read_only_error(path)
-
-    def sync_directory(self, path: str) -> None:
-        raise read_only_error(path)
-
-    def free_bytes(self, path: str) -> int:
-        raise read_only_error(path)
-
-    def total_bytes(self, path: str) -> int:
-        raise read_only_error(path)
-
-    def lock(self, path: str) -> Lock:
-        raise read_only_error(path)
+    sync_all = remove = remove_tree = sync_directory = free_bytes = total_bytes = lock = _refuse
 
 
 def read_only_error(path: str) -> OSError:

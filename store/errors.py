@@ -10,18 +10,18 @@ class StoreError(Exception):
 class CorruptEntryError(StoreError):
     """Bytes that should be a log entry are not one: what is wrong, expected, found.
 
-    ``what`` names a field of an entry where ``expected`` is given: findings say "an entry with
-    ``what`` ``expected``". Otherwise it says in words what is wrong.
+    ``reason`` names a field of an entry where ``expected`` is given: findings say "an entry with
+    ``reason`` ``expected``". Otherwise it says in words what is wrong.
     """
 
-    def __init__(self, what: str, *, expected: object = None, found: object = None) -> None:
-        self.what = what
+    def __init__(self, reason: str, *, expected: object = None, found: object = None) -> None:
+        self.reason = reason
         self.expected = expected
         self.found = found
         detail = (
             "" if expected is None and found is None else f": expected {expected}, found {found}"
         )
-        super().__init__(f"{what}{detail}")
+        super().__init__(f"{reason}{detail}")
 
 
 class EntryTooLargeError(StoreError):
@@ -60,11 +60,11 @@ class CorruptBatchError(StoreError):
 class DamagedError(StoreError):
     """Bytes below the durable commit point are wrong: reported, never cut."""
 
-    def __init__(self, path: str, position: int, what: str) -> None:
+    def __init__(self, path: str, position: int, reason: str) -> None:
         self.path = path
         self.position = position
-        self.what = what
-        super().__init__(f"{path}, byte {position}: {what}")
+        self.reason = reason
+        super().__init__(f"{path}, byte {position}: {reason}")
 
 
 class DerivedDamageError(DamagedError):
@@ -73,13 +73,13 @@ class DerivedDamageError(DamagedError):
     ``log_position`` is a position of the log at or before the first of their records.
     """
 
-    def __init__(self, path: str, position: int, what: str, log_position: int) -> None:
+    def __init__(self, path: str, position: int, reason: str, log_position: int) -> None:
         self.log_position = log_position
-        super().__init__(path, position, f"{what}; made again from the log")
+        super().__init__(path, position, f"{reason}; made again from the log")
 
 
 class UnreadableError(DamagedError):
-    """Bytes could not be read. They may still be right. ``what`` has the reason."""
+    """Bytes could not be read. They may still be right."""
 
 
 class DataFormatError(StoreError):

@@ -46,9 +46,9 @@ _ANSWER = pb.SendMessageResponse(
 
 @dataclass(frozen=True, slots=True)
 class GrpcJob:
-    """``what`` is ``send``, ``receive`` or ``echo``; ``target`` a port as ``host:port``."""
+    """``operation`` is ``send``, ``receive`` or ``echo``; ``target`` a port as ``host:port``."""
 
-    what: str
+    operation: str
     target: str
     topic: str
     size: int
@@ -120,7 +120,7 @@ class _Load:
 
     async def run(self, seconds: float) -> int:
         """The number of messages handled in ``seconds``."""
-        once = self.receive if self._job.what == RECEIVE else self.send
+        once = self.receive if self._job.operation == RECEIVE else self.send
         ends = time.perf_counter() + seconds
         each = [self._repeat(once, ends) for _ in range(self._job.in_flight)]
         return sum(await asyncio.gather(*each))

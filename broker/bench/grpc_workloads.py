@@ -63,12 +63,14 @@ def measure_grpc(
     client.fill(FillJob((topic,), send.size, FILLED, LoadShape(128, 4)))
     name = f"gRPC: receive and ack, {BATCH} at a time"
     tell(name)
-    receive = replace(job, what=RECEIVE, topic=topic, in_flight=_RECEIVERS, warm_up_seconds=0.5)
+    receive = replace(
+        job, operation=RECEIVE, topic=topic, in_flight=_RECEIVERS, warm_up_seconds=0.5
+    )
     found[name] = _rounds(receive)
     name = f"bare grpcio: the same calls, {in_flight} in flight"
     tell(name)
     with _echo() as (port, pid):
-        bare = replace(job, what=ECHO, target=f"127.0.0.1:{port}", pids=(pid,))
+        bare = replace(job, operation=ECHO, target=f"127.0.0.1:{port}", pids=(pid,))
         found[name] = _rounds(bare)
     return found
 

@@ -70,8 +70,8 @@ class NameServersUnreachableError(ClientError):
 
     def __init__(self, causes: dict[str, str]) -> None:
         self.causes = causes
-        what = "; ".join(causes.values())
-        super().__init__(f"no NameServer answers ({what})")
+        reasons = "; ".join(causes.values())
+        super().__init__(f"no NameServer answers ({reasons})")
 
 
 class NoLeaderError(ClientError):
@@ -124,9 +124,9 @@ class DeadlineError(ClientError):
 
     retriable = True
 
-    def __init__(self, what: str, seconds: float, last: Exception | None) -> None:
+    def __init__(self, operation: str, seconds: float, last: Exception | None) -> None:
         self.last = last
-        super().__init__(f"{what}: given up after {seconds:g} s; last: {last}")
+        super().__init__(f"{operation}: given up after {seconds:g} s; last: {last}")
 
 
 class TransactionEndedError(ClientError):
@@ -150,8 +150,8 @@ class UndecodableBodyError(ClientError):
 class BadAnswerError(ClientError):
     """An answer without a necessary field, or with a wrong one."""
 
-    def __init__(self, address: str, what: str) -> None:
-        super().__init__(f"{address}: {what}")
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(f"{address}: {reason}")
 
 
 class ClosedError(ClientError):

@@ -142,9 +142,9 @@ class GroupMembers:
         return document_of(answer)
 
 
-async def _within(waiting: Coroutine[Any, Any, T], what: str) -> T:
+async def _within(waiting: Coroutine[Any, Any, T], failure: str) -> T:
     try:
         async with asyncio.timeout(WAIT_SECONDS):
             return await waiting
     except TimeoutError as error:
-        raise CommandError(f"{what} within {WAIT_SECONDS:g} s") from error
+        raise CommandError(f"{failure} within {WAIT_SECONDS:g} s") from error

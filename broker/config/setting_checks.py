@@ -13,8 +13,8 @@ class ConfigError(ValueError):
     ``key`` is the full key of the setting, if there is one.
     """
 
-    def __init__(self, what: str, key: str = "") -> None:
-        super().__init__(f"{key}: {what}" if key else what)
+    def __init__(self, reason: str, key: str = "") -> None:
+        super().__init__(f"{key}: {reason}" if key else reason)
         self.key = key
 
 

@@ -27,7 +27,7 @@ class Problem:
     """``where`` is the line, the variable or the option; empty if there is none."""
 
     where: str
-    what: str
+    reason: str
 
     @property
     def in_file(self) -> bool:
@@ -35,7 +35,7 @@ class Problem:
         return not self.where.startswith(("$", "--"))
 
     def __str__(self) -> str:
-        return f"{self.where}: {self.what}" if self.where else self.what
+        return f"{self.where}: {self.reason}" if self.where else self.reason
 
 
 @dataclass(slots=True)

@@ -171,7 +171,7 @@ class Site:
             page = Page("problem.html", "Not shown", first, {"problem": told(error)})
         except HttpRefusedError as error:
             status = HTTPStatus(error.status)
-            page = Page("problem.html", "Not found", first, {"problem": error.what})
+            page = Page("problem.html", "Not found", first, {"problem": error.reason})
         config = self._context.config
         text = render(
             page.template,

@@ -153,9 +153,9 @@ class _Parser:
             return self._error(token.at, "it ends too early")
         return self._error(token.at, f"{shortened(token.text)} does not belong there")
 
-    def _error(self, at: int, what: str) -> ExpressionError:
+    def _error(self, at: int, reason: str) -> ExpressionError:
         return ExpressionError(
-            f"the expression {quoted(self._expression)}, character {at + 1}: {what}"
+            f"the expression {quoted(self._expression)}, character {at + 1}: {reason}"
         )
 
     # --- grammar

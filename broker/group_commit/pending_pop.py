@@ -27,13 +27,13 @@ from broker.state.commands import (
 from broker.state.pop_queues import PopDelivery, PopKey, PopQueue, unpack_runs, unpack_waiting
 
 _STALE_MIN = 64
-"""Pace: so many receptions and offsets of removed messages stay before they are dropped."""
+"""Pace: so many deliveries and offsets of removed messages stay before they are dropped."""
 
 
 class PendingPopQueue:
     """The pending deliveries of a group in one queue."""
 
-    __slots__ = ("_due", "_receptions", "_visible", "lock", "queue")
+    __slots__ = ("_by_nonce", "_due", "_visible", "lock", "queue")
 
     def __init__(self, queue: PopQueue) -> None:
         self.queue = queue
@@ -46,15 +46,15 @@ class PendingPopQueue:
 
     def _index(self) -> None:
         """Indexes all deliveries."""
-        self._receptions: dict[int, dict[int, list[int]]] = {}
+        self._by_nonce: dict[int, dict[int, list[int]]] = {}
         """Offsets by nonce and time of visibility. Deliveries of one nonce have several times once
         the invisible time of some was changed."""
         for offset, (visible_ms, attempt, nonce, _hash) in self.queue.deliveries.items():
             if attempt:
-                self._receptions.setdefault(nonce, {}).setdefault(visible_ms, []).append(offset)
+                self._by_nonce.setdefault(nonce, {}).setdefault(visible_ms, []).append(offset)
             else:
                 self._visible[offset] = None
-        self._due = [(at, nonce) for nonce, times in self._receptions.items() for at in times]
+        self._due = [(at, nonce) for nonce, times in self._by_nonce.items() for at in times]
         heapify(self._due)
 
     def __len__(self) -> int:
@@ -71,7 +71,7 @@ class PendingPopQueue:
                 self._visible.update((offset, None) for offset, _ in unpack_waiting(rows))
 
     def _received(self, visible_ms: int, nonce: int, offsets: list[int]) -> None:
-        times = self._receptions.setdefault(nonce, {})
+        times = self._by_nonce.setdefault(nonce, {})
         known = times.get(visible_ms)
         if known is None:
             times[visible_ms] = offsets
@@ -83,7 +83,7 @@ class PendingPopQueue:
 
     def visible(self, now_ms: int) -> Iterator[tuple[int, PopDelivery]]:
         """The visible deliveries, ordered by offset. The queue must not change meanwhile."""
-        self._end_receptions(now_ms)
+        self._end_deliveries(now_ms)
         deliveries = self.queue.deliveries
         found = self._visible
         for offset in sorted(found):
@@ -95,29 +95,29 @@ class PendingPopQueue:
 
     def next_visible_ms(self, now_ms: int) -> int | None:
         """When the next delivery may become visible, after ``now_ms``."""
-        self._end_receptions(now_ms)
+        self._end_deliveries(now_ms)
         return self._due[0][0] if self._due else None
 
-    def _end_receptions(self, now_ms: int) -> None:
-        """Makes messages visible whose reception ends by now, if they were not acknowledged."""
+    def _end_deliveries(self, now_ms: int) -> None:
+        """Makes messages visible whose invisible time is over and that were not acknowledged."""
         while self._due and self._due[0][0] <= now_ms:
             visible_ms, nonce = heappop(self._due)
-            times = self._receptions[nonce]
+            times = self._by_nonce[nonce]
             self._visible.update(dict.fromkeys(times.pop(visible_ms)))
             if not times:
-                del self._receptions[nonce]
+                del self._by_nonce[nonce]
         known = self.queue.deliveries
         if len(self._visible) > 2 * len(known) + _STALE_MIN:  # FIFO order does not read them
             self._visible = {offset: None for offset in self._visible if offset in known}
 
-    def reception(self, nonces: Iterable[int], now_ms: int) -> list[int]:
+    def received_with(self, nonces: Iterable[int], now_ms: int) -> list[int]:
         """The offsets that were received with any of these nonces and are still invisible, in
         order."""
         known = self.queue.deliveries
         return sorted(
             offset
             for nonce in nonces
-            for visible_ms, offsets in self._receptions.get(nonce, {}).items()
+            for visible_ms, offsets in self._by_nonce.get(nonce, {}).items()
             if visible_ms > now_ms
             for offset in offsets
             if (delivery := known.get(offset)) is not None

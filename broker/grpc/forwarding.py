@@ -22,7 +22,7 @@ from broker.errors import NOT_HERE
 from broker.grpc.call import Call
 from broker.grpc.dispatcher import Dispatcher
 from broker.grpc.statuses import ANSWERED, NoAnswerError
-from broker.limits import FORWARDING, ForwardingLimits
+from broker.limits import FORWARDING
 from broker.remoting.client import RemotingClient
 from broker.remoting.connection import Connection, Handler
 from broker.remoting.protocol.codes import (
@@ -58,7 +58,6 @@ class GrpcForwarder:
         leader_address: Callable[[], str | None],
         *,
         on_command: Handler,
-        limits: ForwardingLimits = FORWARDING,
         security: ClientSecurity = NO_SECURITY,
     ) -> None:
         """``leader_address`` gives the leader's address as ``host:port``; None while no leader is
@@ -66,7 +65,6 @@ class GrpcForwarder:
         :data:`RequestCode.GRPC_COMMAND`."""
         self._own_address = own_address
         self._leader_address = leader_address
-        self._limits = limits
         self._client = RemotingClient(
             loop, {RequestCode.GRPC_COMMAND: on_command}, security=security
         )
@@ -89,7 +87,7 @@ class GrpcForwarder:
         await self._client.close()
 
     async def _ask(self, address: str, call: Call, body: bytes) -> Sequence[bytes] | None:
-        seconds = self._limits.answer_seconds
+        seconds = FORWARDING.answer_seconds
         if call.seconds is not None:
             seconds = max(call.seconds + MARGIN_SECONDS, seconds)
         self.forwarded += 1

@@ -18,7 +18,7 @@ from broker.grpc.relay import LOOPBACK, Relay
 from broker.grpc.service import GrpcService
 from broker.grpc.telemetry import Telemetry
 from broker.grpc.tls import NO_TLS, GrpcTls
-from broker.limits import GRPC, GrpcLimits
+from broker.limits import GRPC
 from dledger.wire.endpoint import Endpoint
 
 SERVICE = "apache.rocketmq.v2.MessagingService"
@@ -40,8 +40,6 @@ class GrpcPort:
         endpoint: Endpoint,
         message_size_max: int,
         tls: GrpcTls = NO_TLS,
-        *,
-        limits: GrpcLimits = GRPC,
     ) -> None:
         """``message_size_max``: the most bytes of a message's body."""
         self._service = service
@@ -51,8 +49,7 @@ class GrpcPort:
         self._credentials = tls.credentials
         self._relay: Relay | None = None
         if tls.mixed is not None:
-            self._relay = Relay(service.loop, tls.mixed, endpoint, limits)
-        self._limits = limits
+            self._relay = Relay(service.loop, tls.mixed, endpoint, GRPC)
         self._server: Any = None
 
     @property
@@ -87,17 +84,16 @@ class GrpcPort:
             self._relay.close()
 
     def _options(self) -> list[tuple[str, int]]:
-        limits = self._limits
-        ping_ms = int(limits.ping_seconds * 1000)
+        ping_ms = int(GRPC.ping_seconds * 1000)
         return [
             ("grpc.so_reuseport", 0),
             ("grpc.max_receive_message_length", self._size_max + _FRAME_MARGIN),
             ("grpc.max_send_message_length", -1),
-            ("grpc.max_metadata_size", limits.metadata_max),
-            ("grpc.absolute_max_metadata_size", limits.metadata_max),
-            ("grpc.max_concurrent_streams", limits.connection_streams_max),
-            ("grpc.max_allowed_incoming_connections", limits.connections_max),
-            ("grpc.max_connection_idle_ms", int(limits.idle_seconds * 1000)),
+            ("grpc.max_metadata_size", GRPC.metadata_max),
+            ("grpc.absolute_max_metadata_size", GRPC.metadata_max),
+            ("grpc.max_concurrent_streams", GRPC.connection_streams_max),
+            ("grpc.max_allowed_incoming_connections", GRPC.connections_max),
+            ("grpc.max_connection_idle_ms", int(GRPC.idle_seconds * 1000)),
             ("grpc.keepalive_time_ms", ping_ms),
             ("grpc.keepalive_timeout_ms", ping_ms // 2),
             ("grpc.keepalive_permit_without_calls", 1),

@@ -36,9 +36,9 @@ OK = Status(code=Code.OK, message="OK")
 class BadCallError(RefusedError):
     """An invalid call; ``code`` gives the reason."""
 
-    def __init__(self, code: Code, what: str) -> None:
+    def __init__(self, code: Code, reason: str) -> None:
         self.code = code
-        super().__init__(what)
+        super().__init__(reason)
 
 
 class NoAnswerError(BadCallError):

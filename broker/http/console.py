@@ -35,7 +35,7 @@ from broker.context import BrokerContext
 from broker.errors import AccessDeniedError, UnauthenticatedError
 from broker.http.access import HttpAccess
 from broker.http.cluster import ClusterHandler
-from broker.http.errors import HttpRefusedError
+from broker.http.errors import bad_request
 from broker.http.json_body import decode_json
 from broker.http.memory_budget import MEMORY
 from broker.security.authorize import ANONYMOUS, DESCRIBE, Caller
@@ -229,11 +229,11 @@ def _to_first_page() -> web.Response:
 def _values(document: object) -> dict[str, str]:
     """The fields of a form; the values of a repeated field become lines."""
     if not isinstance(document, dict):
-        raise HttpRefusedError(HTTPStatus.BAD_REQUEST, "the request is not a JSON object")
+        raise bad_request("the request is not a JSON object")
     values = {}
     for name, value in document.items():
         parts = value if isinstance(value, list) else [value]
         if not all(isinstance(each, str) for each in parts):
-            raise HttpRefusedError(HTTPStatus.BAD_REQUEST, f"{name} is not a text")
+            raise bad_request(f"{name} is not a text")
         values[str(name)] = "\n".join(parts)
     return values

@@ -53,10 +53,15 @@ leads."""
 class HttpRefusedError(Exception):
     """The HTTP port itself refuses a request, before the broker sees it."""
 
-    def __init__(self, status: int, what: str) -> None:
+    def __init__(self, status: int, reason: str) -> None:
         self.status = status
-        self.what = what = shortened(what)
-        super().__init__(what)
+        self.reason = reason = shortened(reason)
+        super().__init__(reason)
+
+
+def bad_request(reason: str) -> HttpRefusedError:
+    """A refusal with 400."""
+    return HttpRefusedError(HTTPStatus.BAD_REQUEST, reason)
 
 
 def json_response(document: object, status: int = HTTPStatus.OK) -> web.Response:
@@ -68,7 +73,7 @@ def json_response(document: object, status: int = HTTPStatus.OK) -> web.Response
 
 def refusal_response(error: HttpRefusedError) -> web.Response:
     """The answer to a request that the port itself refuses."""
-    return json_response({"error": error.what}, error.status)
+    return json_response({"error": error.reason}, error.status)
 
 
 def refuse_as_json(leader: Callable[[], str | None], refusals: Counter[str]) -> Middleware:

@@ -20,7 +20,7 @@ from broker.context import BrokerContext
 from broker.http.access import ACCOUNT
 from broker.http.errors import NOTHING_DONE, OUTCOME, UNKNOWN, json_response
 from broker.leader_wait import LeaderWait
-from broker.limits import FORWARDING, ForwardingLimits
+from broker.limits import FORWARDING
 
 FORWARDED = "Dledger-Forwarded"
 
@@ -39,7 +39,6 @@ class HttpForwarder:
         self,
         context: BrokerContext,
         leader_address: Callable[[], str | None],
-        limits: ForwardingLimits = FORWARDING,
     ) -> None:
         """``leader_address`` gives the address of the leader's HTTP port; None if this node leads
         or the address is unknown."""
@@ -47,10 +46,9 @@ class HttpForwarder:
         """The number of requests forwarded since the start."""
         self._context = context
         self._leader_address = leader_address
-        self._limits = limits
         self._tls = client_security(context.config.security).tls()
         self._leader_wait = LeaderWait(
-            context.loop, context.config.node, lambda: context.node.leadership, limits
+            context.loop, context.config.node, lambda: context.node.leadership
         )
         self.leadership_changed = self._leader_wait.leadership_changed
         self._session: aiohttp.ClientSession | None = None
@@ -122,7 +120,7 @@ class HttpForwarder:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 timeout=aiohttp.ClientTimeout(
-                    total=self._limits.answer_seconds, sock_connect=self._limits.wait_seconds
+                    total=FORWARDING.answer_seconds, sock_connect=FORWARDING.wait_seconds
                 ),
                 # The port limits the requests. A request that waits for a connection would not
                 # be sent, but be answered as if it had been.
@@ -136,6 +134,6 @@ class HttpForwarder:
         """The size of the answer's body in bytes. Raises ``ValueError`` if it is missing or too
         large."""
         size = response.content_length
-        if size is None or size > self._limits.http_answer_max:
+        if size is None or size > FORWARDING.http_answer_max:
             raise ValueError(f"an answer of {size} bytes")
         return size

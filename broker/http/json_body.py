@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from http import HTTPStatus
-
 import orjson
 
-from broker.http.errors import HttpRefusedError
+from broker.http.errors import bad_request
 from broker.limits import HTTP
 
 
@@ -21,21 +19,17 @@ def decode_json(body: bytes | bytearray) -> object:
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise _bad(f"the request is not JSON: {error}") from error
+        raise bad_request(f"the request is not JSON: {error}") from error
 
 
 def _check_parts(body: bytes | bytearray) -> None:
     """Takes a few ns for each byte of any body."""
     ended = body.replace(b"\\\\", b"").replace(b'\\"', b"")
     if ended.count(b'"') > 2 * HTTP.strings_max:
-        raise _bad(f"the request has more than {HTTP.strings_max} strings")
+        raise bad_request(f"the request has more than {HTTP.strings_max} strings")
     if _containers(b"".join(ended.split(b'"')[::2])) > HTTP.containers_max:
-        raise _bad(f"the request has more than {HTTP.containers_max} objects and lists")
+        raise bad_request(f"the request has more than {HTTP.containers_max} objects and lists")
 
 
 def _containers(body: bytes | bytearray) -> int:
     return body.count(b"[") + body.count(b"{")
-
-
-def _bad(what: str) -> HttpRefusedError:
-    return HttpRefusedError(HTTPStatus.BAD_REQUEST, what)

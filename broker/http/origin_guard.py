@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 
-from broker.http.errors import HttpRefusedError
+from broker.http.errors import HttpRefusedError, bad_request
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _OWN_SITES = frozenset(("same-origin", "none"))
@@ -136,7 +136,7 @@ def _authority(text: str) -> _Authority:
     except ValueError:
         host, port = None, None
     if not host or parts.netloc != text or "@" in text:
-        raise HttpRefusedError(HTTPStatus.BAD_REQUEST, f"Host is {text!r}, not a host name")
+        raise bad_request(f"Host is {text!r}, not a host name")
     return _Authority(normal_host(host), port)
 
 
@@ -171,7 +171,7 @@ def _only(request: web.Request, name: str) -> str | None:
     header, because one reader may check the first value and another use the last."""
     values = request.headers.getall(name, [])
     if len(values) > 1:
-        raise HttpRefusedError(HTTPStatus.BAD_REQUEST, f"{name} is sent {len(values)} times")
+        raise bad_request(f"{name} is sent {len(values)} times")
     return values[0].strip() if values else None
 
 
@@ -182,5 +182,5 @@ def _local_host(request: web.Request) -> str | None:
     return normal_host(name[0]) if isinstance(name, tuple) else None
 
 
-def _forbidden(what: str) -> HttpRefusedError:
-    return HttpRefusedError(HTTPStatus.FORBIDDEN, what)
+def _forbidden(reason: str) -> HttpRefusedError:
+    return HttpRefusedError(HTTPStatus.FORBIDDEN, reason)

@@ -8,7 +8,6 @@ import binascii
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
-from http import HTTPStatus
 from typing import Any
 
 from aiohttp import web
@@ -16,7 +15,7 @@ from aiohttp import web
 from broker.context import BrokerContext
 from broker.group_commit.pending_batch import StoredEarlier
 from broker.http.access import ACCOUNT
-from broker.http.errors import HttpRefusedError, json_response
+from broker.http.errors import bad_request, json_response
 from broker.http.forwarding import HttpForwarder
 from broker.http.json_body import decode_json
 from broker.http.memory_budget import MEMORY
@@ -111,49 +110,51 @@ class ProduceHandler:
 def _document(body: bytearray) -> Mapping[str, Any]:
     document = decode_json(body)
     if not isinstance(document, dict):
-        raise _bad("the request is not a JSON object")
+        raise bad_request("the request is not a JSON object")
     for name in document:
         if name not in _FIELDS:
-            raise _bad(f"{name} is not a field of a message; the fields are {', '.join(_FIELDS)}")
+            raise bad_request(
+                f"{name} is not a field of a message; the fields are {', '.join(_FIELDS)}"
+            )
     return document
 
 
 def _body(document: Mapping[str, Any]) -> bytes:
     text, encoded = document.get("body"), document.get("body_base64")
     if (text is None) == (encoded is None):
-        raise _bad("a message has either body or body_base64")
+        raise bad_request("a message has either body or body_base64")
     if encoded is None:
         return _text("body", text).encode()
     try:
         return base64.b64decode(_text("body_base64", encoded), validate=True)
     except (binascii.Error, ValueError) as error:
-        raise _bad(f"body_base64 is not base64: {error}") from error
+        raise bad_request(f"body_base64 is not base64: {error}") from error
 
 
 def _properties(document: Mapping[str, Any]) -> bytes:
     given = document.get("properties", {})
     if type(given) is not dict:
-        raise _bad("properties is not a JSON object")
+        raise bad_request("properties is not a JSON object")
     if "" in given:
-        raise _bad("a property has no name")
+        raise bad_request("a property has no name")
     properties = {name: _text(f"the property {name}", value) for name, value in given.items()}
     if "tags" in document:
         properties["TAGS"] = _text("tags", document["tags"])
     keys = document.get("keys", [])
     if type(keys) is not list:
-        raise _bad("keys is not a list")
+        raise bad_request("keys is not a list")
     if keys:
         properties["KEYS"] = " ".join(map(_key, keys))
     try:
         return encode_properties(properties)
     except ValueError as error:
-        raise _bad(str(error)) from error
+        raise bad_request(str(error)) from error
 
 
 def _key(value: object) -> str:
     key = _text("a key", value)
     if key.split() != [key]:
-        raise _bad(f"a key is one word without white space: {key!r}")
+        raise bad_request(f"a key is one word without white space: {key!r}")
     return key
 
 
@@ -165,17 +166,13 @@ def _queue_id(document: Mapping[str, Any]) -> int:
     if type(queue_id) is float and queue_id.is_integer():
         queue_id = int(queue_id)  # in JSON 2.0 is the same number as 2
     if type(queue_id) is not int:
-        raise _bad(f"queue_id is not an integer: {queue_id!r}")
+        raise bad_request(f"queue_id is not an integer: {queue_id!r}")
     if queue_id < 0:
-        raise _bad(f"queue_id is below 0: {queue_id}; leave it out for any queue")
+        raise bad_request(f"queue_id is below 0: {queue_id}; leave it out for any queue")
     return queue_id
 
 
-def _text(what: str, value: object) -> str:
+def _text(field: str, value: object) -> str:
     if type(value) is not str:
-        raise _bad(f"{what} is not a string: {value!r}")
+        raise bad_request(f"{field} is not a string: {value!r}")
     return value
-
-
-def _bad(what: str) -> HttpRefusedError:
-    return HttpRefusedError(HTTPStatus.BAD_REQUEST, what)

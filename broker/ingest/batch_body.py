@@ -144,5 +144,5 @@ def _no_further(start: int, left: int, messages_max: int) -> IllegalMessageError
     return _illegal(start, f"at most {messages_max} messages are allowed in one request")
 
 
-def _illegal(start: int, what: str) -> IllegalMessageError:
-    return IllegalMessageError(f"batch, byte {start}: {what}")
+def _illegal(start: int, reason: str) -> IllegalMessageError:
+    return IllegalMessageError(f"batch, byte {start}: {reason}")

@@ -37,14 +37,14 @@ def check_auto_created_topic_quota(batcher: Batcher, topic: TopicConfig) -> None
     report a failure if there is none."""
     totals = batcher.totals()
     if totals.topics >= STATE.automatic_topics_max:
-        what = f"{totals.topics} topics, of at most {STATE.automatic_topics_max}"
+        reached = f"{totals.topics} topics, of at most {STATE.automatic_topics_max}"
     elif totals.queues + topic.queues > STATE.automatic_queues_max:
-        what = f"{totals.queues} queues of topics, of at most {STATE.automatic_queues_max}"
+        reached = f"{totals.queues} queues of topics, of at most {STATE.automatic_queues_max}"
     else:
         return
     raise UnknownTopicError(
         f"topic[{topic.name}] not exist, apply first please! A message does not create it: "
-        f"there are {what} up to which messages create topics"
+        f"there are {reached} up to which messages create topics"
     )
 
 

@@ -179,6 +179,6 @@ class QueueBlocksCheck:
             disk.write(block.end, b"", [(block.begin, Seal(block.position, crc))])
 
 
-def _located(queue: ConsumeQueue, offset: int, what: str) -> str:
+def _located(queue: ConsumeQueue, offset: int, reason: str) -> str:
     path, byte = queue.locate(offset)
-    return f"{path}, byte {byte}: {what}"
+    return f"{path}, byte {byte}: {reason}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
-BELIEVED_MS = 60_000
+ACCEPTED_AFTER_MS = 60_000
 """A refused claim that is repeated for so many milliseconds is accepted."""
 
 FRESH_MS = 45_000
@@ -30,7 +30,7 @@ class ContestedClaims:
         self._clock = clock
         self._claims_max = claims_max
         self._refused: dict[int, dict[Hashable, _Refused]] = {}
-        self._believed: dict[Hashable, int] = {}
+        self._accepted: dict[Hashable, int] = {}
         self._won: dict[int, dict[Hashable, None]] = {}
 
     def repeated(self, claim: Hashable, channel: int) -> bool:
@@ -41,21 +41,21 @@ class ContestedClaims:
         if found is None or now - found.last > FRESH_MS:
             found = _Refused(now, now)
         found.last = now
-        if now - found.since >= BELIEVED_MS:
-            self._believe(claim, channel)
+        if now - found.since >= ACCEPTED_AFTER_MS:
+            self._accept(claim, channel)
             return True
         claims[claim] = found
         while len(claims) > self._claims_max:
             del claims[next(iter(claims))]
         return False
 
-    def believed(self, claim: Hashable) -> int | None:
+    def accepted(self, claim: Hashable) -> int | None:
         """The channel whose claim was accepted, or None."""
-        return self._believed.get(claim)
+        return self._accepted.get(claim)
 
     def settled(self, claim: Hashable) -> None:
         """Drops an accepted claim: it was withdrawn, or its connection is gone."""
-        channel = self._believed.pop(claim, None)
+        channel = self._accepted.pop(claim, None)
         if channel is not None:
             del self._won[channel][claim]
 
@@ -63,9 +63,9 @@ class ContestedClaims:
         """Drops all claims of a closed connection."""
         self._refused.pop(channel, None)
         for claim in self._won.pop(channel, ()):
-            del self._believed[claim]
+            del self._accepted[claim]
 
-    def _believe(self, claim: Hashable, channel: int) -> None:
+    def _accept(self, claim: Hashable, channel: int) -> None:
         self.settled(claim)
-        self._believed[claim] = channel
+        self._accepted[claim] = channel
         self._won.setdefault(channel, {})[claim] = None

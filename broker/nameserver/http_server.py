@@ -15,7 +15,7 @@ from broker.http.access import HttpAccess
 from broker.http.errors import json_response, refuse_as_json
 from broker.http.origin_guard import OriginGuard, protect
 from broker.http.port import HttpPort
-from broker.limits import HTTP, HttpLimits
+from broker.limits import HTTP
 from broker.metrics.event_loop_lag import EventLoopLag
 from broker.nameserver.server import NameServer
 from broker.prometheus import catalog
@@ -37,7 +37,6 @@ class NameServerHttp:
         port: int,
         *,
         clock: Callable[[], float],
-        limits: HttpLimits = HTTP,
         access: AccessControl | None = None,
         tls: PortTls | None = None,
     ) -> None:
@@ -47,7 +46,7 @@ class NameServerHttp:
         self._nameserver = nameserver
         self._host = host
         self._loop_lag = EventLoopLag(loop, clock)
-        self._port = HttpPort(loop, host, port, limits, tls)
+        self._port = HttpPort(loop, host, port, HTTP, tls)
         self._refusals: Counter[str] = Counter()
         labels = {"node_type": catalog.NAMESERVER}
         self._page = TextPage(self._readings, labels, clock)

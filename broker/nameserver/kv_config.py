@@ -56,5 +56,5 @@ def _size(namespace: str, key: str, value: str) -> int:
     return len(namespace.encode()) + len(key.encode()) + len(value.encode())
 
 
-def _no_room(what: str, most: int) -> RequestError:
-    return RequestError(ResponseCode.SYSTEM_ERROR, f"{what}, at most {most} are allowed")
+def _no_room(reason: str, most: int) -> RequestError:
+    return RequestError(ResponseCode.SYSTEM_ERROR, f"{reason}, at most {most} are allowed")

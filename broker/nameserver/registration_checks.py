@@ -59,8 +59,8 @@ class ContestedError(RegistrationRefusedError):
 class TooManyError(RegistrationRefusedError):
     """A registration without room (``NameServerLimits``)."""
 
-    def __init__(self, what: str, most: int) -> None:
-        super().__init__(f"{what}, at most {most} are allowed")
+    def __init__(self, reason: str, most: int) -> None:
+        super().__init__(f"{reason}, at most {most} are allowed")
 
 
 class RegistrationChecks:
@@ -87,7 +87,7 @@ class RegistrationChecks:
             refusal: Exception = ContestedError(f"{address}: a process on that host has it")
         elif channel < known.channel:
             refusal = EarlierConnectionError(address)
-        elif fresh and self._contested_claims.believed(claim) == known.channel:
+        elif fresh and self._contested_claims.accepted(claim) == known.channel:
             refusal = ContestedError(f"{address}: another connection has repeated its claim to it")
         else:
             return
@@ -106,7 +106,7 @@ class RegistrationChecks:
             if strange and holder != address and holder in group.reported_members:
                 refusal = ContestedError(f"{address}: is not a member of {name}, {holder} is")
                 self._refuse(("id", name, registration.broker_id), channel, refusal)
-            if self._contested_claims.believed(("leader", name)) == channel:
+            if self._contested_claims.accepted(("leader", name)) == channel:
                 self._contested_claims.settled(("leader", name))
             return
         claim, term = ("leader", name), registration.term or 0
@@ -128,7 +128,7 @@ class RegistrationChecks:
             )
         elif term < group.term:
             self._refuse(claim, channel, StaleTermError(name, term, group.term))
-        elif leader is not None and self._contested_claims.believed(claim) == leader.channel:
+        elif leader is not None and self._contested_claims.accepted(claim) == leader.channel:
             self._refuse(
                 claim,
                 channel,

@@ -137,7 +137,7 @@ class NameServer:
             logger.warning("%s: dropped: silent for too long", address, extra=FROM_OUTSIDE)
             connection = self._brokers.get(channel)
             if connection is not None:  # else it is closed, and its brokers go one by one
-                connection.abort(what="silent for too long")
+                connection.abort(reason="silent for too long")
 
     # Brokers
 
@@ -310,13 +310,13 @@ def read_registration(request: Frame) -> Registration:
     :class:`~broker.remoting.protocol.errors.FieldError`."""
     table = decode_topic_table(request.body, compressed=ext_bool(request, "compressed", False))
     members = tuple(filter(None, ext_str(request, "members", "").split(";")))
-    for what, names in (("members", members), ("filter servers", table.filter_servers)):
+    for kind, names in (("members", members), ("filter servers", table.filter_servers)):
         if len(names) > NAMESERVER.members_max:
             raise FieldError(
-                f"it has {len(names)} {what}, at most {NAMESERVER.members_max} are allowed"
+                f"it has {len(names)} {kind}, at most {NAMESERVER.members_max} are allowed"
             )
         for name in names:
-            _check_size(what, name)
+            _check_size(kind, name)
     return Registration(
         cluster=_name(request, "clusterName"),
         broker_name=_name(request, "brokerName"),
@@ -345,15 +345,15 @@ def _name(request: Frame, field: str) -> str:
     return _checked(name, f"field {field}")
 
 
-def _checked(name: str, what: str) -> str:
-    _check_size(what, name)
+def _checked(name: str, kind: str) -> str:
+    _check_size(kind, name)
     return name
 
 
-def _check_size(what: str, name: str) -> None:
+def _check_size(kind: str, name: str) -> None:
     if len(name) > NAMESERVER.name_size_max:
         raise FieldError(
-            f"{what} has {len(name)} characters, at most {NAMESERVER.name_size_max} are allowed"
+            f"{kind} has {len(name)} characters, at most {NAMESERVER.name_size_max} are allowed"
         )
 
 

@@ -11,7 +11,7 @@ from random import Random
 
 from broker.group_commit.batcher import Batcher
 from broker.group_commit.pending_batch import Completion
-from broker.pop.reception import Candidate
+from broker.pop.receivable_messages import Candidate
 from broker.retry.retry_and_dead_letter import missing_retry_topics, retry_message
 from broker.scheduled.republisher import republished
 from broker.state.commands import PopAck

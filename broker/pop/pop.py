@@ -38,8 +38,8 @@ from broker.pop.pop_request import (
     ReceiptStatus,
 )
 from broker.pop.receipt_handle import ReceiptHandle, parse_handle, tag_of
+from broker.pop.receivable_messages import Candidate
 from broker.pop.receiver import Receiver, completion
-from broker.pop.reception import Candidate
 from broker.pop.renewed_receipts import is_receipt_of, not_renewable
 from broker.quotas.throttle import Throttle
 from broker.state.commands import Command, PopAck, PopChange

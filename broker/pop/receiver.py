@@ -20,7 +20,7 @@ from broker.limits import CONSUME, STATE
 from broker.pop.dead_letters import DeadLetters, attempts_max
 from broker.pop.pop_request import PoppedMessage, PopRequest, PopResult, PopStatus
 from broker.pop.receipt_handle import ReceiptHandle, tag_of
-from broker.pop.reception import Reception, ReceptionFinder, Search
+from broker.pop.receivable_messages import ReceivableMessageFinder, ReceivableMessages, Search
 from broker.pop.renewed_receipts import not_renewable, renewable, renewed
 from broker.state.commands import Command, CommitOffset, PopAck, PopReceive, PopWait
 from broker.state.pop_queues import PopDelivery, PopKey, pack_runs, pack_waiting
@@ -86,7 +86,7 @@ class Receiver:
     ) -> None:
         self._machine = machine
         self._reader = reader
-        self._finder = ReceptionFinder(machine, reader, loop)
+        self._finder = ReceivableMessageFinder(machine, reader, loop)
         self._batcher = batcher
         self._replicas = replicas
         self._dead_letters = dead_letters
@@ -175,7 +175,7 @@ class Receiver:
         nonces = {attempt.nonce}
         if attempt.request.auto_renew:
             nonces.add(renewed(attempt.nonce))
-        offsets = pending.reception(nonces, attempt.now_ms)
+        offsets = pending.received_with(nonces, attempt.now_ms)
         if not offsets:
             return None
         deliveries = [pending.queue.deliveries[offset] for offset in offsets]
@@ -212,7 +212,7 @@ class Receiver:
                 )
                 before = pending.queue.next_offset
                 try:
-                    reception = await self._finder.find(search, pending)
+                    receivable = await self._finder.find(search, pending)
                 except StoreError as error:
                     what = f"the messages cannot be read now: {error}"
                     raise UnavailableError(what) from error
@@ -220,10 +220,10 @@ class Receiver:
                 if (
                     batcher.pop_queue(key) is not pending
                     or pending.queue.next_offset != before
-                    or not _is_unchanged(reception, pending)
+                    or not _is_unchanged(receivable, pending)
                 ):
                     continue
-                got, again = self._give(attempt, key, pending, reception)
+                got, again = self._give(attempt, key, pending, receivable)
                 if not again:
                     return got, got is None and room <= 0
 
@@ -249,17 +249,21 @@ class Receiver:
         return pending
 
     def _give(
-        self, attempt: _Attempt, key: PopKey, pending: PendingPopQueue, reception: Reception
+        self,
+        attempt: _Attempt,
+        key: PopKey,
+        pending: PendingPopQueue,
+        receivable: ReceivableMessages,
     ) -> tuple[_Received | None, bool]:
         """Adds the commands. Also returns whether to look again at once."""
-        buried = self._bury(attempt, key, reception)
+        buried = self._bury(attempt, key, receivable)
         commands: list[Command] = []
-        next_offset = reception.next_offset
-        if reception.unwanted:
-            commands.append(PopAck(*key, pack_runs(reception.unwanted)))
-        if reception.waiting:
-            commands.append(PopWait(*key, next_offset, pack_waiting(reception.waiting)))
-        offsets = [each.offset for each in reception.receive]
+        next_offset = receivable.next_offset
+        if receivable.unwanted:
+            commands.append(PopAck(*key, pack_runs(receivable.unwanted)))
+        if receivable.waiting:
+            commands.append(PopWait(*key, next_offset, pack_waiting(receivable.waiting)))
+        offsets = [each.offset for each in receivable.receive]
         if offsets or self._skips(key, pending, next_offset):
             runs = pack_runs(offsets)
             times = attempt.until_ms, attempt.now_ms
@@ -269,20 +273,20 @@ class Receiver:
         committed: asyncio.Future[None] = self._loop.create_future()
         self._batcher.add_in_one_entry((), commands, completion(committed))
         if not offsets:
-            return None, bool(buried or reception.waiting or reception.unwanted)
+            return None, bool(buried or receivable.waiting or receivable.unwanted)
         rest = self._reader.offsets(*key[1:])[1] - next_offset
         deliveries = pending.queue.deliveries
         messages = [
             self._popped(attempt, key, each.offset, each.record, deliveries[each.offset])
-            for each in reception.receive
+            for each in receivable.receive
         ]
         return _Received(committed, messages, max(rest, 0)), False
 
-    def _bury(self, attempt: _Attempt, key: PopKey, reception: Reception) -> bool:
+    def _bury(self, attempt: _Attempt, key: PopKey, receivable: ReceivableMessages) -> bool:
         """Stores dead letters; returns whether any was stored. The others are retried with each
         look."""
         buried = False
-        for each in reception.exhausted:
+        for each in receivable.exhausted:
             attempts = 0 if each.delivery is None else each.delivery.attempt
             try:
                 self._dead_letters.bury(key, attempt.group, each, attempts)
@@ -319,12 +323,12 @@ class Receiver:
         )
 
 
-def _is_unchanged(reception: Reception, pending: PendingPopQueue) -> bool:
+def _is_unchanged(receivable: ReceivableMessages, pending: PendingPopQueue) -> bool:
     """Whether the deliveries are still those that were found."""
     deliveries = pending.queue.deliveries
     return all(
         deliveries.get(each.offset) == each.delivery
-        for each in (*reception.receive, *reception.exhausted)
+        for each in (*receivable.receive, *receivable.exhausted)
     )
 
 

@@ -45,9 +45,9 @@ class QuotaError(ValueError):
 class OverQuotaError(BusyError):
     """The sender is too far beyond a quota, or too many held sends wait. Nothing was stored."""
 
-    def __init__(self, waiting: int, limit: int, what: str, retry_seconds: int) -> None:
+    def __init__(self, waiting: int, limit: int, description: str, retry_seconds: int) -> None:
         """``retry_seconds``: after which another try may succeed."""
-        super().__init__(waiting, limit, what)
+        super().__init__(waiting, limit, description)
         self.retry_seconds = retry_seconds
 
 

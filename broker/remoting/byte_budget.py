@@ -22,11 +22,11 @@ class ByteBudget:
     """
 
     def __init__(
-        self, what: str, maximum: int, each: int, now: Callable[[Holder], int] | None = None
+        self, name: str, maximum: int, each: int, now: Callable[[Holder], int] | None = None
     ) -> None:
-        """``what`` names the bytes in the log. ``now`` gives the present bytes of a holder, if they
-        may shrink without a call of :meth:`keep`."""
-        self._what = what
+        """``name`` of the bytes stands in the log. ``now`` gives the present bytes of a holder, if
+        they may shrink without a call of :meth:`keep`."""
+        self._name = name
         self._maximum = maximum
         self._each = each
         self._now = now
@@ -58,7 +58,7 @@ class ByteBudget:
             oldest.refuse(
                 "more than %d bytes of %s are kept, and its own are the oldest",
                 self._maximum,
-                self._what,
+                self._name,
             )
         elif left:  # its peer keeps up
             self._total += left

@@ -201,11 +201,11 @@ class RemotingClient:
         except (OSError, ValueError) as error:
             self._forget(connection)
             failure: type[CallError] = ConnectFailedError
-            what = str(error) or f"no connection within {self._limits.connect_seconds:g} s"
+            reason = str(error) or f"no connection within {self._limits.connect_seconds:g} s"
             if connection.was_made:
                 # Made in the turn of its timeout: the requests that waited for it have failed.
-                failure, what = ConnectionLostError, "the connection was made too late"
-            connection.abort(failure, what)
+                failure, reason = ConnectionLostError, "the connection was made too late"
+            connection.abort(failure, reason)
         finally:
             self._connecting.pop(connection, None)
 

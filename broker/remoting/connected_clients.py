@@ -349,8 +349,8 @@ class ConnectedClients:
                 self._remove_consumer(connection, group)
 
 
-def _too_many(what: str, most: int) -> RequestError:
-    return RequestError(ResponseCode.SYSTEM_ERROR, f"{what}, at most {most} are allowed")
+def _too_many(reason: str, most: int) -> RequestError:
+    return RequestError(ResponseCode.SYSTEM_ERROR, f"{reason}, at most {most} are allowed")
 
 
 def _silent(members: Mapping[ClientConnection, Client], since: float) -> list[ClientConnection]:

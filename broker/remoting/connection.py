@@ -147,17 +147,19 @@ class Connection(FrameWriter, asyncio.Protocol):
         """The opaque of the request that has waited longest; None if none waits."""
         return next(iter(self._pending.waiting), None)
 
-    def abort(self, failure: type[CallError] = ConnectionLostError, what: str = "aborted") -> None:
+    def abort(
+        self, failure: type[CallError] = ConnectionLostError, reason: str = "aborted"
+    ) -> None:
         """Closes at once; waiting requests end with ``failure``."""
         self._closed = True
-        self._pending.fail_all(failure, what)
+        self._pending.fail_all(failure, reason)
         if self._transport is not None:
             self._transport.abort()
 
     def refuse(self, why: str, *args: object) -> None:
         """Closes at once, and logs the reason (``why % args``). Peers can cause that at will."""
         logger.warning(f"%s: closed: {why}", self.remote_address, *args, extra=FROM_OUTSIDE)
-        self.abort(what=why % args)
+        self.abort(reason=why % args)
 
     # Called by asyncio.
 
@@ -234,7 +236,7 @@ class Connection(FrameWriter, asyncio.Protocol):
                 exc_info=error,
                 extra=FROM_OUTSIDE,
             )
-            self.abort(what=f"{type(error).__name__}: {shortened(error)}")
+            self.abort(reason=f"{type(error).__name__}: {shortened(error)}")
         finally:
             if flushes and self._out:
                 self._flush()

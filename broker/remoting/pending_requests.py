@@ -60,14 +60,14 @@ class PendingRequests:
         waiting[0](frame, None)
         return True
 
-    def fail_all(self, failure: type[CallError], what: str) -> None:
+    def fail_all(self, failure: type[CallError], reason: str) -> None:
         """Ends every waiting request with a ``failure`` of its own."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         waiting, self.waiting = self.waiting, {}
         for done, _ in waiting.values():
-            done(None, failure(self._address, what))
+            done(None, failure(self._address, reason))
 
     def _arm(self, deadline: float) -> None:
         if self._timer is not None:

@@ -212,5 +212,5 @@ class RemotingServer:
         idle_since = self._loop.time() - self._limits.idle_seconds
         for connection in self.connections:
             if connection.last_active <= idle_since:
-                connection.abort(what="idle")
+                connection.abort(reason="idle")
         self._idle_timer = self._loop.call_later(self._limits.idle_seconds / 8, self._watch_idle)

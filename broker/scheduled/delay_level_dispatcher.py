@@ -29,7 +29,7 @@ class DelayLevelDispatcher(Dispatcher):
     def __init__(self, level: int, within: DispatcherContext) -> None:
         super().__init__(within)
         self.level = level
-        self.what = f"messages of delay level {level}"
+        self.subject = f"messages of delay level {level}"
         self._offset = 0
         """The next offset to deliver: all messages before it are in progress."""
 

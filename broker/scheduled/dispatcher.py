@@ -97,7 +97,7 @@ class Dispatcher:
     A subclass finds the due messages (:meth:`_find`).
     """
 
-    what = "waiting messages"
+    subject = "waiting messages"
 
     def __init__(self, within: DispatcherContext) -> None:
         self._machine = within.machine
@@ -251,7 +251,7 @@ class Dispatcher:
     def _try_again(self, why: str) -> None:
         """Starts again, once the outcome of all steps is known."""
         if not self._failed:
-            log.warning("%s that are due %s", self.what, why)
+            log.warning("%s that are due %s", self.subject, why)
         self._failed = True
         self._cancel()
         if self._committing == 0 and not self._loading:

@@ -57,7 +57,7 @@ class _Timed(NamedTuple):
 class TimerDispatcher(Dispatcher):
     """Dispatches all timed messages while this node leads."""
 
-    what = "timed messages"
+    subject = "timed messages"
 
     def __init__(
         self,

@@ -7,10 +7,10 @@ address whose last parts are ``*`` or a range ``1-10``, or an address whose last
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from functools import lru_cache
 
+from dledger.wire.endpoint import is_address
 from store.quoting import quoted
 
 PATTERNS_MAX = 64
@@ -37,7 +37,7 @@ def split_white_list(text: str) -> list[str]:
             f"{len(patterns)} address patterns, at most {PATTERNS_MAX} are allowed"
         )
     for pattern in patterns:
-        if pattern != "*" and not _is_address(pattern) and _ranges(pattern) is None:
+        if pattern != "*" and not is_address(pattern) and _ranges(pattern) is None:
             raise WhiteListError(f"{quoted(pattern)} is not a pattern of addresses")
     return patterns
 
@@ -66,14 +66,6 @@ def _split(text: str) -> list[str]:
         elif character in "{}":
             in_set = character == "{"
     return [*parts, text[begin:]]
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
 
 
 @lru_cache(maxsize=1024)

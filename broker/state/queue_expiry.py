@@ -53,7 +53,7 @@ def first_offsets(
         try:
             first = _first_in_log(doubtful, position, log)
         except DamagedError as error:
-            raise DerivedDamageError(error.path, error.position, error.what, position) from error
+            raise DerivedDamageError(error.path, error.position, error.reason, position) from error
         found += [
             (queue, first[key] if key in first else _first_in_memory(queue, position))
             for key, queue in doubtful.items()

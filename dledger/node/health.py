@@ -49,7 +49,7 @@ ROOM_BYTES = 1 << 20
 _LEVELS = {
     DiskLevel.ROOM: "has room",
     DiskLevel.CLEAN: "fills up",
-    DiskLevel.FORCE: "is nearly full, the oldest messages go",
+    DiskLevel.FORCE: "is nearly full, the oldest messages are deleted",
     DiskLevel.FULL: "is full, messages are refused",
 }
 
@@ -218,7 +218,7 @@ class HealthMonitor:
     def _looked(self, found: tuple[DiskSpace, bool] | None, error: BaseException | None) -> None:
         self._looking = False
         if isinstance(error, OSError):
-            log.warning("%s cannot see how full its disk is: %s", self._core.node, error)
+            log.warning("%s: cannot read how full its disk is: %s", self._core.node, error)
             return
         if error is not None:
             self._lifecycle.fail(error)
@@ -235,8 +235,8 @@ class HealthMonitor:
         before, self.level = self.level, level
         log.log(
             logging.WARNING if level > before else logging.INFO,
-            "%(node)s: the disk %(level)s: %(free)d of %(total)d bytes are free, the last "
-            "%(kept)d stay free",
+            "%(node)s: the disk %(level)s: %(free)d of %(total)d bytes are free, "
+            "and %(kept)d are kept free",
             {
                 "node": self._core.node,
                 "level": _LEVELS[level],
@@ -258,9 +258,11 @@ class HealthMonitor:
         if stalled != self.stalled:
             self.stalled = stalled
             log.warning(
-                "%s: a write %s",
+                "%s: a write takes more than %g s"
+                if stalled
+                else "%s: a write ended after over %g s",
                 self._core.node,
-                f"takes more than {self._stall_seconds:g} s" if stalled else "ended at last",
+                self._stall_seconds,
             )
 
     def _changed(self) -> None:

@@ -99,14 +99,13 @@ class StateDivergence:
             self.proved = index
 
     def differs(self, index: int, wrong: str) -> None:
-        """The state after that entry is not that of a majority of the voters, in what ``wrong``
-        names."""
+        """The state after that entry differs from the majority's in the tables ``wrong``."""
         if self.wrong:
             return
         self.wrong, self._found_at_index = wrong, index
         log.critical(
-            "%(node)s: the state after entry %(entry)d is not that of a majority of the voters, "
-            "in: %(tables)s; nobody is served until it is taken again from the log",
+            "%(node)s: the state after entry %(entry)d differs from the majority's in: %(tables)s; "
+            "the node serves nobody until it has rebuilt its state",
             {"node": self._core.node, "entry": index, "tables": wrong},
         )
         # The entry that says so is being applied now, and must be applied to its end.
@@ -118,7 +117,7 @@ class StateDivergence:
             return
         self.wrong, self.unrepaired = f"entry {index} cannot be applied: {why}", True
         log.critical(
-            "%s: %s; nobody is served until the leader's checkpoint takes the place of its state",
+            "%s: %s; the node serves nobody until it has the leader's checkpoint",
             self._core.node,
             self.wrong,
         )

@@ -45,7 +45,7 @@ class DiskOwner(Protocol):
     fs: SimulatedFileSystem
     disk_slowness: float
 
-    def coverage_mark(self, what: str) -> None:
+    def coverage_mark(self, name: str) -> None:
         """Counts a situation that runs should reach."""
 
 

@@ -75,7 +75,7 @@ class PeerHost(Protocol):
     def receives(self, sender: str, number: int, message: Message) -> None:
         """Called before a message is handled."""
 
-    def coverage_mark(self, what: str) -> None:
+    def coverage_mark(self, name: str) -> None:
         """Counts a situation that runs should reach."""
 
 

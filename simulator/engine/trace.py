@@ -37,7 +37,7 @@ class Trace:
         self.events = 0
         self.marks: dict[str, int] = {}
 
-    def note(self, who: str, what: str, detail: object = None) -> None:
+    def note(self, who: str, text: str, detail: object = None) -> None:
         """One event at the present time.
 
         ``detail`` is for readers and not part of the hash: its content must be fed to the hash in a
@@ -50,7 +50,7 @@ class Trace:
         column = self._columns.get(who)
         if column is None:
             column = self._columns[who] = f" {who:<4} "
-        line = self._stamp + column + what
+        line = self._stamp + column + text
         self.events += 1
         lines = self._lines
         lines.append(line)
@@ -67,9 +67,9 @@ class Trace:
         self._hash.update("\n".join(self._lines).encode().translate(None, WORDS))
         self._lines.clear()
 
-    def coverage_mark(self, what: str) -> None:
+    def coverage_mark(self, name: str) -> None:
         """Counts a situation that was reached."""
-        self.marks[what] = self.marks.get(what, 0) + 1
+        self.marks[name] = self.marks.get(name, 0) + 1
 
     def digest(self, draws: int) -> str:
         """The hash of everything so far."""

@@ -15,6 +15,7 @@ from simulator.hosts.observed_host import Ending
 
 if TYPE_CHECKING:
     from simulator.faults.target import FaultTarget
+    from simulator.hosts.client_host import ClientHost
 
 ArgumentType = type[str] | type[int] | type[float]
 
@@ -105,71 +106,78 @@ def action(
     return register
 
 
-# --- processes and machines
+def _of_host(name: str, act: Callable[..., None], *types: ArgumentType) -> None:
+    """An action on one host; ``act`` gets the host."""
+
+    def run(cluster: FaultTarget, host: str, *arguments: Any) -> None:
+        act(cluster.host(host), *arguments)
+
+    ACTIONS[name] = ActionKind(name, (HostName, *types), run)
 
 
-@action(HostName)
-def start(cluster: FaultTarget, host: str) -> None:
-    cluster.host(host).start()
+def _damage(act: Callable[..., None], *types: ArgumentType) -> None:
+    """An action on one disk; ``act`` gets the cluster and the host, and names the action."""
+    name = act.__name__.replace("_", "-")
+
+    def run(cluster: FaultTarget, host: str, *arguments: Any) -> None:
+        act(cluster, cluster.host(host), *arguments)
+
+    ACTIONS[name] = ActionKind(name, (HostName, *types), run)
 
 
-@action(HostName)
-def stop(cluster: FaultTarget, host: str) -> None:
-    cluster.host(host).stop()
+def _of_client(name: str, act: Callable[[ClientHost], None]) -> None:
+    """An action on a client or a NameServer; it does nothing in a cluster of bare nodes."""
+
+    def run(cluster: FaultTarget, client: str) -> None:
+        for client_host in cluster.client_hosts_named(client):
+            act(client_host)
+
+    ACTIONS[name] = ActionKind(name, (str,), run)
 
 
-@action(HostName)
-def crash(cluster: FaultTarget, host: str) -> None:
-    cluster.host(host).crash()
+def _of_network(name: str, fault: str) -> None:
+    """An action that sets a field of :class:`~simulator.engine.peer_network.NetworkFaults`."""
+
+    def run(cluster: FaultTarget, value: float) -> None:
+        setattr(cluster.network.faults, fault, value)
+
+    ACTIONS[name] = ActionKind(name, (float,), run)
 
 
-@action(HostName, int)
-def crash_within(cluster: FaultTarget, host: str, calls: int) -> None:
-    """Crashes in the middle of one of its next file calls."""
-    cluster.host(host).end_within_a_call(Ending.CRASH, calls)
+# --- processes and machines; within: in the middle of one of the next file calls
+
+_of_host("start", lambda host: host.start())
+_of_host("stop", lambda host: host.stop())
+_of_host("crash", lambda host: host.crash())
+_of_host("crash-within", lambda host, calls: host.end_within_a_call(Ending.CRASH, calls), int)
+_of_host("lose-power", lambda host: host.lose_power())
+_of_host(
+    "lose-power-within", lambda host, calls: host.end_within_a_call(Ending.POWER_LOSS, calls), int
+)
+_of_host("pause", lambda host: host.pause())
+_of_host("resume", lambda host: host.resume())
 
 
-@action(HostName)
-def lose_power(cluster: FaultTarget, host: str) -> None:
-    cluster.host(host).lose_power()
+# --- disks: calls, then damage at rest; a share says how far through the files
 
-
-@action(HostName, int)
-def lose_power_within(cluster: FaultTarget, host: str, calls: int) -> None:
-    cluster.host(host).end_within_a_call(Ending.POWER_LOSS, calls)
-
-
-@action(HostName)
-def pause(cluster: FaultTarget, host: str) -> None:
-    cluster.host(host).pause()
-
-
-@action(HostName)
-def resume(cluster: FaultTarget, host: str) -> None:
-    cluster.host(host).resume()
-
-
-# --- disks
-
-
-@action(HostName, int)
-def fail_call(cluster: FaultTarget, host: str, calls: int) -> None:
-    cluster.host(host).fail_a_call(calls)
-
-
-@action(HostName, int)
-def fill_disk(cluster: FaultTarget, host: str, room: int) -> None:
-    cluster.host(host).fill_disk(room)
-
-
-@action(HostName)
-def free_disk(cluster: FaultTarget, host: str) -> None:
-    cluster.host(host).free_disk()
-
-
-@action(HostName, float)
-def slow_disk(cluster: FaultTarget, host: str, times: float) -> None:
-    cluster.host(host).slow_disk(times)
+_of_host("fail-call", lambda host, calls: host.fail_a_call(calls), int)
+_of_host(
+    "fail-operation", lambda host, operation, calls: host.fail_a_call(calls, operation), str, int
+)
+_of_host("fill-disk", lambda host, room: host.fill_disk(room), int)
+_of_host("free-disk", lambda host: host.free_disk())
+_of_host("slow-disk", lambda host, times: host.slow_disk(times), float)
+_of_host("copy-disk", lambda host: host.copy_disk())
+_damage(disk_damage.restore_disk)
+_damage(disk_damage.wipe_disk)
+_damage(disk_damage.flip_bit, float, int)
+_damage(disk_damage.lose_sector, float)
+_damage(disk_damage.lose_unapplied, float, int)
+_damage(disk_damage.lose_file, float)
+_damage(disk_damage.cut_file, float)
+_damage(disk_damage.swap_files, float, float)
+_damage(disk_damage.misdirect_write, float, float)
+_damage(derived_file_damage.damage_file, DerivedPart, DamageWay, float)
 
 
 @action(str)
@@ -177,7 +185,19 @@ def expire(cluster: FaultTarget, host: str) -> None:
     cluster.host(host).expire()
 
 
-# --- the network
+# --- clocks: a jump in milliseconds; seconds that are counted in a second, from the next start on
+
+_of_host("set-clock", lambda host, milliseconds: host.clock.jump(milliseconds), int)
+_of_host("drift-clock", lambda host, rate: setattr(host.clock, "rate", rate), float)
+
+
+# --- the network: shares of the frames, and the longest delay in seconds
+
+_of_network("loss", "loss")
+_of_network("duplication", "duplication")
+_of_network("reordering", "reordering")
+_of_network("flips", "flips")
+_of_network("delay", "delay_max")
 
 
 @action(HostName)
@@ -206,57 +226,12 @@ def heal(cluster: FaultTarget) -> None:
     cluster.heal_network()
 
 
-@action(float)
-def loss(cluster: FaultTarget, share: float) -> None:
-    cluster.network.faults.loss = share
+# --- clients and NameServers
 
-
-@action(float)
-def duplication(cluster: FaultTarget, share: float) -> None:
-    cluster.network.faults.duplication = share
-
-
-@action(float)
-def reordering(cluster: FaultTarget, share: float) -> None:
-    cluster.network.faults.reordering = share
-
-
-@action(float)
-def flips(cluster: FaultTarget, share: float) -> None:
-    """Bits flip in this share of the frames between peers."""
-    cluster.network.faults.flips = share
-
-
-@action(float)
-def delay(cluster: FaultTarget, seconds_max: float) -> None:
-    cluster.network.faults.delay_max = seconds_max
-
-
-# --- clients and NameServers; nothing in a cluster of bare nodes
-
-
-@action(str)
-def start_client(cluster: FaultTarget, client: str) -> None:
-    for client_host in cluster.client_hosts_named(client):
-        client_host.start()
-
-
-@action(str)
-def crash_client(cluster: FaultTarget, client: str) -> None:
-    for client_host in cluster.client_hosts_named(client):
-        client_host.crash()
-
-
-@action(str)
-def pause_client(cluster: FaultTarget, client: str) -> None:
-    for client_host in cluster.client_hosts_named(client):
-        client_host.pause()
-
-
-@action(str)
-def resume_client(cluster: FaultTarget, client: str) -> None:
-    for client_host in cluster.client_hosts_named(client):
-        client_host.resume()
+_of_client("start-client", lambda client: client.start())
+_of_client("crash-client", lambda client: client.crash())
+_of_client("pause-client", lambda client: client.pause())
+_of_client("resume-client", lambda client: client.resume())
 
 
 @action(str, str)
@@ -285,95 +260,10 @@ def crash_given(cluster: FaultTarget, client: str, victim: str) -> None:
     cluster.crash_given(client, victim)
 
 
-# --- clocks
-
-
-@action(HostName, int)
-def set_clock(cluster: FaultTarget, host: str, milliseconds: int) -> None:
-    """The wall clock jumps by this many milliseconds."""
-    cluster.host(host).clock.jump(milliseconds)
-
-
-@action(HostName, float)
-def drift_clock(cluster: FaultTarget, host: str, rate: float) -> None:
-    """From its next start on, its clock counts ``rate`` seconds in a second."""
-    cluster.host(host).clock.rate = rate
-
-
-# --- disks, call by call and at rest
-
-
-@action(HostName, str, int)
-def fail_operation(cluster: FaultTarget, host: str, operation: str, calls: int) -> None:
-    """The call of that name with this number fails: ``pread``, ``pwrite``, ``datasync``,
-    ``rename``."""
-    cluster.host(host).fail_a_call(calls, operation)
-
-
-@action(HostName, float, int)
-def flip_bit(cluster: FaultTarget, host: str, share: float, bit: int) -> None:
-    """Damage at rest to the log below the durable mark; ``share`` of the way through it."""
-    disk_damage.flip_bit(cluster, cluster.host(host), share, bit)
-
-
-@action(HostName, float)
-def lose_sector(cluster: FaultTarget, host: str, share: float) -> None:
-    """The disk cannot read a sector. If its block is written as a whole, it can be read again."""
-    disk_damage.lose_sector(cluster, cluster.host(host), share)
-
-
-@action(HostName, float, int)
-def lose_unapplied(cluster: FaultTarget, host: str, share: float, size: int) -> None:
-    """``size`` bytes of the log cannot be read, between the newest checkpoint and the durable mark;
-    ``share`` of the way from the one to the other."""
-    disk_damage.lose_unapplied(cluster, cluster.host(host), share, size)
-
-
-@action(HostName, DerivedPart, DamageWay, float)
-def damage_file(cluster: FaultTarget, host: str, part: str, way: str, share: float) -> None:
-    """Damage at rest to derived files; ``share`` of the way through them."""
-    derived_file_damage.damage_file(cluster, cluster.host(host), part, way, share)
+# --- an attacker
 
 
 @action(HostName, HostName, attacker.Certificate, attacker.Forgery)
 def attack(cluster: FaultTarget, host: str, peer: str, certificate: str, forgery: str) -> None:
     """An attacker connects to a host as one of its peers."""
     attacker.attack(cluster, cluster.host(host), peer, certificate, forgery)
-
-
-@action(HostName)
-def wipe_disk(cluster: FaultTarget, host: str) -> None:
-    """An empty disk replaces its disk, on a minority of the machines of a run."""
-    disk_damage.wipe_disk(cluster, cluster.host(host))
-
-
-@action(HostName)
-def copy_disk(cluster: FaultTarget, host: str) -> None:
-    """Copies the disk of a running process, for :func:`restore_disk`."""
-    cluster.host(host).copy_disk()
-
-
-@action(HostName)
-def restore_disk(cluster: FaultTarget, host: str) -> None:
-    """The copy replaces the disk, if the group can recognise that loss."""
-    disk_damage.restore_disk(cluster, cluster.host(host))
-
-
-@action(HostName, float)
-def lose_file(cluster: FaultTarget, host: str, share: float) -> None:
-    disk_damage.lose_file(cluster, cluster.host(host), share)
-
-
-@action(HostName, float)
-def cut_file(cluster: FaultTarget, host: str, share: float) -> None:
-    disk_damage.cut_file(cluster, cluster.host(host), share)
-
-
-@action(HostName, float, float)
-def swap_files(cluster: FaultTarget, host: str, one: float, other: float) -> None:
-    disk_damage.swap_files(cluster, cluster.host(host), one, other)
-
-
-@action(HostName, float, float)
-def misdirect_write(cluster: FaultTarget, host: str, source: float, target: float) -> None:
-    disk_damage.misdirect_write(cluster, cluster.host(host), source, target)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from random import Random
+
 from simulator.faults.derived_file_damage import CHECKPOINTS, KEYS, QUEUES, WAYS
-from simulator.faults.injector import Fault, FaultInjector
+from simulator.faults.injector import Fault, FaultInjector, at_a_host
 
 NAME_SERVER = "ns"
 CLIENT_PAUSE_SECONDS_MAX = 4.0
@@ -50,76 +52,14 @@ def _flapping(injector: FaultInjector) -> None:
         injector.later(3.0, "heal")
 
 
-# --- clocks
-
-
-def _clock_jump(injector: FaultInjector) -> None:
-    injector.do("set-clock", injector.host().name, injector.rng.choice(CLOCK_JUMPS_MS))
-
-
-def _clock_drift(injector: FaultInjector) -> None:
-    injector.do("drift-clock", injector.host().name, injector.rng.choice(CLOCK_RATES))
-
-
-# --- disks
-
-
-def _sync_error(injector: FaultInjector) -> None:
-    injector.do("fail-operation", injector.host().name, "datasync", injector.rng.randint(1, 10))
-
-
-def _read_error(injector: FaultInjector) -> None:
-    injector.do("fail-operation", injector.host().name, "pread", injector.rng.randint(1, 20))
-
-
-def _flip_bit(injector: FaultInjector) -> None:
-    injector.do("flip-bit", injector.host().name, _share(injector), injector.rng.randrange(8))
-
-
-def _lose_file(injector: FaultInjector) -> None:
-    injector.do("lose-file", injector.host().name, _share(injector))
-
-
-def _cut_file(injector: FaultInjector) -> None:
-    injector.do("cut-file", injector.host().name, _share(injector))
-
-
-def _swap_files(injector: FaultInjector) -> None:
-    injector.do("swap-files", injector.host().name, _share(injector), _share(injector))
-
-
-def _misdirect_write(injector: FaultInjector) -> None:
-    injector.do("misdirect-write", injector.host().name, _share(injector), _share(injector))
-
-
-def _lose_sector(injector: FaultInjector) -> None:
-    injector.do("lose-sector", injector.host().name, _share(injector))
-
-
-def _damage_checkpoint(injector: FaultInjector) -> None:
-    _damage_file(injector, CHECKPOINTS)
-
-
-def _damage_queue(injector: FaultInjector) -> None:
-    _damage_file(injector, QUEUES)
-
-
-def _damage_key_index(injector: FaultInjector) -> None:
-    _damage_file(injector, KEYS)
-
-
-def _damage_entry_index(injector: FaultInjector) -> None:
-    _damage_file(injector, "index")
-
-
-def _damage_file(injector: FaultInjector, part: str) -> None:
-    host = injector.host().name
-    injector.do("damage-file", host, part, injector.rng.choice(WAYS), _share(injector))
-
-
-def _share(injector: FaultInjector) -> float:
+def _share(rng: Random) -> float:
     """A place in the log, as a share with few digits for the schedule."""
-    return round(injector.rng.random(), 3)
+    return round(rng.random(), 3)
+
+
+def _damage_to(part: str) -> Fault:
+    """Damage to derived files of that part."""
+    return at_a_host("damage-file", lambda _rng: part, lambda rng: rng.choice(WAYS), _share)
 
 
 BROKER_ONLY_KINDS: dict[str, Fault] = {
@@ -128,22 +68,22 @@ BROKER_ONLY_KINDS: dict[str, Fault] = {
     "client cut off": Fault(_client_cut_off),
     "NameServer crash": Fault(_name_server_crash),
     "flapping link": Fault(_flapping),
-    "clock jump": Fault(_clock_jump),
-    "clock drift": Fault(_clock_drift),
-    "sync error": Fault(_sync_error),
-    "read error": Fault(_read_error),
+    "clock jump": at_a_host("set-clock", lambda rng: rng.choice(CLOCK_JUMPS_MS)),
+    "clock drift": at_a_host("drift-clock", lambda rng: rng.choice(CLOCK_RATES)),
+    "sync error": at_a_host("fail-operation", lambda _: "datasync", lambda rng: rng.randint(1, 10)),
+    "read error": at_a_host("fail-operation", lambda _: "pread", lambda rng: rng.randint(1, 20)),
 }
 DAMAGE_KINDS: dict[str, Fault] = {
-    "bit flip": Fault(_flip_bit),
-    "file lost": Fault(_lose_file),
-    "file cut short": Fault(_cut_file),
-    "files swapped": Fault(_swap_files),
-    "misdirected write": Fault(_misdirect_write),
-    "unreadable sector": Fault(_lose_sector),
-    "checkpoint damaged": Fault(_damage_checkpoint),
-    "ConsumeQueue damaged": Fault(_damage_queue),
-    "key index damaged": Fault(_damage_key_index),
-    "entry index damaged": Fault(_damage_entry_index),
+    "bit flip": at_a_host("flip-bit", _share, lambda rng: rng.randrange(8)),
+    "file lost": at_a_host("lose-file", _share),
+    "file cut short": at_a_host("cut-file", _share),
+    "files swapped": at_a_host("swap-files", _share, _share),
+    "misdirected write": at_a_host("misdirect-write", _share, _share),
+    "unreadable sector": at_a_host("lose-sector", _share),
+    "checkpoint damaged": _damage_to(CHECKPOINTS),
+    "ConsumeQueue damaged": _damage_to(QUEUES),
+    "key index damaged": _damage_to(KEYS),
+    "entry index damaged": _damage_to("index"),
 }
 """Damage at rest, within the bounds of ``faults/disk_damage.py``; a run has it only on request.
 """

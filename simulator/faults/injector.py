@@ -53,6 +53,16 @@ class Fault:
     at_start: bool = False
 
 
+def at_a_host(action: str, *draws: Callable[[Random], Argument]) -> Fault:
+    """A fault that is one action, at a host by chance; ``draws`` give its other arguments."""
+
+    def strike(injector: FaultInjector) -> None:
+        host = injector.host().name
+        injector.do(action, host, *[draw(injector.rng) for draw in draws])
+
+    return Fault(strike)
+
+
 class FaultInjector:
     """Injects faults until :meth:`end`. ``rng`` decides everything about them."""
 
@@ -114,10 +124,6 @@ class FaultInjector:
     def do_after(self, seconds: float, name: str, *arguments: Argument) -> None:
         """Proposes an action at a later time, unless faults are over by then."""
         self._after(seconds, self._do_unless_stopped, name, *arguments)
-
-    def do_to_one(self, name: str) -> None:
-        """Proposes an action on one host, more often on the leader."""
-        self.do(name, self.host().name)
 
     def names(self) -> Sequence[str]:
         """The names of all hosts."""

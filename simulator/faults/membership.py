@@ -13,21 +13,21 @@ from dledger.errors import ProposeError
 from dledger.node.membership_changes import Membership
 from dledger.raft.configuration import MemberAddress
 from simulator.faults.actions import HostName, action
-from simulator.faults.injector import Fault, FaultInjector
+from simulator.faults.injector import Fault, FaultInjector, at_a_host
 
 if TYPE_CHECKING:
     from simulator.faults.target import FaultTarget
     from simulator.hosts.host import Host
 
 
-def _ask(cluster: FaultTarget, what: str, request: Callable[[Membership], None]) -> None:
+def _ask(cluster: FaultTarget, action: str, request: Callable[[Membership], None]) -> None:
     """An operator asks the leader; the trace notes the outcome, and nobody else hears of it."""
     leader = cluster.leader()
     if leader is not None:
-        _ask_at(leader, what, request)
+        _ask_at(leader, action, request)
 
 
-def _ask_at(leader: Host, what: str, request: Callable[[Membership], None]) -> None:
+def _ask_at(leader: Host, action: str, request: Callable[[Membership], None]) -> None:
     if leader.process is None:
         return
 
@@ -39,17 +39,17 @@ def _ask_at(leader: Host, what: str, request: Callable[[Membership], None]) -> N
         try:
             request(membership)
         except ProposeError as error:
-            leader.note(f"{what} is refused: {error}")
+            leader.note(f"{action} is refused: {error}")
 
     leader.process.run(ask)
 
 
-def _report_done(leader: Host | None, what: str) -> Callable[[Exception | None], None]:
+def _report_done(leader: Host | None, action: str) -> Callable[[Exception | None], None]:
     def done(error: Exception | None) -> None:
         if leader is not None:
-            leader.note(f"{what}: {error or 'done'}")
+            leader.note(f"{action}: {error or 'done'}")
             if error is None:
-                leader.coverage_mark(what.split(" of ", maxsplit=1)[0])
+                leader.coverage_mark(action.split(" of ", maxsplit=1)[0])
 
     return done
 
@@ -86,14 +86,14 @@ def remove_member_at(cluster: FaultTarget, leader: str, host: str) -> None:
 
 
 def _ask_to_remove(cluster: FaultTarget, asked: Host, host: str) -> None:
-    what = f"removal of {host}"
+    action = f"removal of {host}"
 
     def remove(members: Membership) -> None:
         # A paused process gets this late, and then too many may be away.
         if _may_leave(cluster, asked, host):
-            members.remove(host, _report_done(asked, what))
+            members.remove(host, _report_done(asked, action))
 
-    _ask_at(asked, what, remove)
+    _ask_at(asked, action, remove)
 
 
 def _may_leave(cluster: FaultTarget, leader: Host, host: str) -> bool:
@@ -193,26 +193,14 @@ def bring_back(cluster: FaultTarget) -> bool:
 # --- faults, in the sense of this package
 
 
-def _leader_hands_over(injector: FaultInjector) -> None:
-    injector.do_to_one("hand-over")
-
-
-def _member_leaves(injector: FaultInjector) -> None:
-    injector.do_to_one("remove-member")
-
-
 def _member_returns(injector: FaultInjector) -> None:
     for host in injector.names():
         injector.do("add-member", host)
 
 
-def _disk_wiped(injector: FaultInjector) -> None:
-    injector.do_to_one("wipe-disk")
-
-
 MEMBER_KINDS: dict[str, Fault] = {
-    "leader hands over": Fault(_leader_hands_over),
-    "member leaves": Fault(_member_leaves),
+    "leader hands over": at_a_host("hand-over"),
+    "member leaves": at_a_host("remove-member"),
     "member returns": Fault(_member_returns),
-    "disk wiped": Fault(_disk_wiped),
+    "disk wiped": at_a_host("wipe-disk"),
 }

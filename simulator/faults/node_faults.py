@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from random import Random
+
 from simulator.faults.actions import NOTICED, SILENT
 from simulator.faults.attacker import CERTIFICATES, FORGERIES
-from simulator.faults.injector import Fault, FaultInjector
+from simulator.faults.injector import Fault, FaultInjector, at_a_host
 
 FULL_DISK_ROOM_MAX = 12 << 10
 
@@ -12,12 +14,8 @@ FULL_DISK_ROOM_MAX = 12 << 10
 # --- processes and machines
 
 
-def _crash(injector: FaultInjector) -> None:
-    injector.do("crash", injector.host().name)
-
-
-def _crash_within_a_call(injector: FaultInjector) -> None:
-    injector.do("crash-within", injector.host().name, injector.rng.randint(1, 40))
+def _one_of_the_next_calls(rng: Random) -> int:
+    return rng.randint(1, 40)
 
 
 def _power_loss(injector: FaultInjector) -> None:
@@ -28,14 +26,6 @@ def _power_loss(injector: FaultInjector) -> None:
 def _power_loss_of_all(injector: FaultInjector) -> None:
     for host in injector.cluster.hosts:
         injector.do("lose-power", host.name)
-
-
-def _power_loss_within_a_call(injector: FaultInjector) -> None:
-    injector.do("lose-power-within", injector.host().name, injector.rng.randint(1, 40))
-
-
-def _stop(injector: FaultInjector) -> None:
-    injector.do("stop", injector.host().name)
 
 
 def _pause(injector: FaultInjector) -> None:
@@ -57,18 +47,10 @@ def _somebody_attacks(injector: FaultInjector) -> None:
 # --- disks
 
 
-def _disk_error(injector: FaultInjector) -> None:
-    injector.do("fail-call", injector.host().name, injector.rng.randint(1, 40))
-
-
 def _full_disk(injector: FaultInjector) -> None:
     host = injector.host()
     injector.do("fill-disk", host.name, injector.rng.randint(0, FULL_DISK_ROOM_MAX))
     injector.later(3.0, "free-disk", host.name)
-
-
-def _slow_disk(injector: FaultInjector) -> None:
-    injector.do("slow-disk", injector.host().name, injector.rng.choice((1.0, 10.0, 300.0)))
 
 
 def _expiry(injector: FaultInjector) -> None:
@@ -77,6 +59,11 @@ def _expiry(injector: FaultInjector) -> None:
 
 
 # --- the network
+
+
+def _one_of(action: str, *values: float) -> Fault:
+    """A fault of all links: one of the values, which hold until all is healed."""
+    return Fault(lambda injector: injector.do(action, injector.rng.choice(values)))
 
 
 def _partition(injector: FaultInjector) -> None:
@@ -110,46 +97,25 @@ def _one_way(injector: FaultInjector) -> None:
     injector.later(5.0, "heal")
 
 
-def _lossy(injector: FaultInjector) -> None:
-    injector.do("loss", injector.rng.choice((0.0, 0.01, 0.1, 0.3)))
-
-
-def _duplicating(injector: FaultInjector) -> None:
-    injector.do("duplication", injector.rng.choice((0.0, 0.02, 0.3)))
-
-
-def _reordering(injector: FaultInjector) -> None:
-    injector.do("reordering", injector.rng.choice((0.0, 0.05, 0.5)))
-
-
-def _flipping(injector: FaultInjector) -> None:
-    """Flips bits of frames between peers, sometimes so often that few links stay up."""
-    injector.do("flips", injector.rng.choice((0.0, 0.002, 0.02, 0.2)))
-
-
-def _delaying(injector: FaultInjector) -> None:
-    injector.do("delay", injector.rng.choice((0.002, 0.02, 0.2)))
-
-
 NODE_KINDS: dict[str, Fault] = {
-    "crash": Fault(_crash),
-    "crash within a call": Fault(_crash_within_a_call),
+    "crash": at_a_host("crash"),
+    "crash within a call": at_a_host("crash-within", _one_of_the_next_calls),
     "power loss": Fault(_power_loss),
     "power loss of all": Fault(_power_loss_of_all),
-    "power loss within a call": Fault(_power_loss_within_a_call),
-    "stop": Fault(_stop),
+    "power loss within a call": at_a_host("lose-power-within", _one_of_the_next_calls),
+    "stop": at_a_host("stop"),
     "pause": Fault(_pause),
-    "disk error": Fault(_disk_error),
+    "disk error": at_a_host("fail-call", _one_of_the_next_calls),
     "full disk": Fault(_full_disk),
-    "slow disk": Fault(_slow_disk),
+    "slow disk": at_a_host("slow-disk", lambda rng: rng.choice((1.0, 10.0, 300.0))),
     "partition": Fault(_partition),
     "partial partition": Fault(_partial_partition),
     "one-way link": Fault(_one_way),
-    "loss": Fault(_lossy),
-    "duplication": Fault(_duplicating),
-    "reordering": Fault(_reordering),
-    "bits flipped on a link": Fault(_flipping),
-    "delay": Fault(_delaying),
+    "loss": _one_of("loss", 0.0, 0.01, 0.1, 0.3),
+    "duplication": _one_of("duplication", 0.0, 0.02, 0.3),
+    "reordering": _one_of("reordering", 0.0, 0.05, 0.5),
+    "bits flipped on a link": _one_of("flips", 0.0, 0.002, 0.02, 0.2),
+    "delay": _one_of("delay", 0.002, 0.02, 0.2),
     "expiry": Fault(_expiry),
 }
 """Faults of every cluster, by their names in the summary of a run."""

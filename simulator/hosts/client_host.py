@@ -47,13 +47,13 @@ class ClientHost:
         """Virtual seconds, not those of its own clock."""
         return self._environment.loop.time()
 
-    def note(self, what: str) -> None:
+    def note(self, text: str) -> None:
         """Adds an event to the trace."""
-        self._environment.trace.note(self.name, what)
+        self._environment.trace.note(self.name, text)
 
-    def coverage_mark(self, what: str) -> None:
+    def coverage_mark(self, name: str) -> None:
         """Counts a situation that runs should reach."""
-        self._environment.trace.coverage_mark(what)
+        self._environment.trace.coverage_mark(name)
 
     def start(self) -> None:
         """Starts a process, unless one runs."""

@@ -95,11 +95,11 @@ class DiskHost(ObservedHost, ABC):
         self.fs.power_loss()
         self.disk_copy = None
 
-    def _lose_disk(self, what: str) -> None:
+    def _lose_disk(self, text: str) -> None:
         if self.node is not None:
             self.lost_index = max(self.lost_index, self.node.core.durable_index)
         self.lose_power()
-        self.note(what)
+        self.note(text)
         self.has_lost_disk = True
         self.disks_before_damage.keep(self.fs, self.now)
         self.damaged_checkpoints.clear()

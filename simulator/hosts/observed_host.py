@@ -124,9 +124,9 @@ class ObservedHost:
         """Virtual seconds since the beginning of the run."""
         return self._environment.loop.time()
 
-    def coverage_mark(self, what: str) -> None:
+    def coverage_mark(self, name: str) -> None:
         """Counts a situation that runs should reach."""
-        self._environment.trace.coverage_mark(what)
+        self._environment.trace.coverage_mark(name)
 
     # --- events for invariants
 

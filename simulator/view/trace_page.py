@@ -46,21 +46,21 @@ class RunPicture:
 
     def add(self, line: str) -> None:
         """One event of the trace."""
-        when, who, what = line.split(None, 2)
+        when, who, text = line.split(None, 2)
         at = self.end = float(when)
         if who == VIOLATION:
-            self.violation = [at, what]
+            self.violation = [at, text]
             return
         lane = self._lane(FAULTS if who in _OUTSIDE else who)
-        if sent := _SENT.match(what):
+        if sent := _SENT.match(text):
             peer, number, kind = sent.groups()
-            message = [at, None, lane, self._lane(peer), kind, what]
+            message = [at, None, lane, self._lane(peer), kind, text]
             self.messages.append(message)
             self._under_way[int(number)] = message
-        elif received := _RECEIVED.match(what):
+        elif received := _RECEIVED.match(text):
             self._arrived(at, lane, int(received.group(2)))
         else:
-            self.events.append([at, lane, self._kind(at, who, lane, what), what])
+            self.events.append([at, lane, self._kind(at, who, lane, text), text])
 
     def finish(self) -> None:
         """Called at the end of the trace."""
@@ -83,31 +83,31 @@ class RunPicture:
         else:  # the network has duplicated it
             self.messages.append([message[0], at, message[2], lane, message[4], message[5]])
 
-    def _kind(self, at: float, who: str, lane: int, what: str) -> str:
+    def _kind(self, at: float, who: str, lane: int, text: str) -> str:
         if who in _OUTSIDE:
             return "fault"
-        if role := _ROLE.match(what):
+        if role := _ROLE.match(text):
             self._begin(at, lane, role.group(1), f"term {role.group(2)}")
             return "role"
-        if _APPLIED.match(what):
+        if _APPLIED.match(text):
             return "commit"
-        if what in _ENDS:
-            self._begin(at, lane, "down", what)
+        if text in _ENDS:
+            self._begin(at, lane, "down", text)
             return "fault"
-        if what.startswith("boots"):
+        if text.startswith("boots"):
             self._begin(at, lane, "follower", "starts")
             return "role"
-        if what == "is paused":
+        if text == "is paused":
             self._before_pause[lane] = self._open.get(lane, (at, "follower", ""))
             self._begin(at, lane, "paused", "")
             return "fault"
-        if what == "is resumed":
+        if text == "is resumed":
             _, state, text = self._before_pause.pop(lane, (at, "follower", ""))
             self._begin(at, lane, state, text)
             return "fault"
-        if what.startswith("link "):
+        if text.startswith("link "):
             return "link"
-        if what.startswith(("payload", "message", "has ")):
+        if text.startswith(("payload", "message", "has ")):
             return "client"
         return "other"
 

@@ -19,6 +19,8 @@ from simulator.workload.account_requests import (
     AccountRequest,
     Definition,
 )
+from simulator.workload.name_server import NAME_SERVERS
+from simulator.workload.stoppable_client import StoppableClient
 
 TOPICS = ("ledgers", "wages")
 GROUPS = ("clerks", "guests")
@@ -36,7 +38,7 @@ def body_of(number: int) -> bytes:
     return b"request %d" % number
 
 
-class AccountClient(ABC):
+class AccountClient(StoppableClient, ABC):
     """The common part of an admin and an account holder."""
 
     def __init__(
@@ -44,22 +46,15 @@ class AccountClient(ABC):
         history: AccountHistory,
         rng: Random,
         addresses: Callable[[], Sequence[str]],
-        name_server: str,
     ) -> None:
         """``addresses`` are those of the brokers that must run."""
         self.history = history
         self.rng = rng
         self.addresses = addresses
-        self.name_server = name_server
-        self.working = True
 
     @abstractmethod
     async def main(self, client_host: ClientHost) -> None:
         """The process of the client."""
-
-    def stop(self) -> None:
-        """Begins no new requests."""
-        self.working = False
 
     def request(
         self,
@@ -104,7 +99,7 @@ class AccountAdmin(AccountClient):
     async def main(self, client_host: ClientHost) -> None:
         """The process of the admin. The next process begins with the accounts of this one."""
         remoting = RemotingClient(asyncio.get_running_loop())
-        while self.working:
+        while self._working:
             await asyncio.sleep(self.rng.uniform(*ADMIN_PAUSE_SECONDS))
             access_key = self.rng.choice(HOLDERS)
             if self.rng.random() < REMOVED_SHARE:
@@ -117,7 +112,7 @@ class AccountAdmin(AccountClient):
                 await self._be_admin(client_host, remoting)
             if self.rng.random() < KEY_VALUE_SHARE:
                 ext = {"namespace": "numbers", "key": "one", "value": "1"}
-                code, address = RequestCode.PUT_KV_CONFIG, self.name_server
+                code, address = RequestCode.PUT_KV_CONFIG, NAME_SERVERS
                 asked = self.request(client_host, code, ext, b"", address=address, keys=ADMIN)
                 await self.ask(client_host, remoting, asked)
         # An account that was an admin for a while may have changed others; this may be stored late.

@@ -29,6 +29,7 @@ from simulator.workload.account_requests import (
     AccountHistory,
     Definition,
 )
+from simulator.workload.name_server import NAME_SERVERS
 
 TRICKS_SHARE = 0.4
 
@@ -90,11 +91,10 @@ class AccountHolder(AccountClient):
         history: AccountHistory,
         rng: Random,
         addresses: Callable[[], Sequence[str]],
-        name_server: str,
         *,
         pause_max: float,
     ) -> None:
-        super().__init__(history, rng, addresses, name_server)
+        super().__init__(history, rng, addresses)
         self._access_key = access_key
         self._pause_max = pause_max
         self.served_in_the_end = False
@@ -115,7 +115,7 @@ class AccountHolder(AccountClient):
     async def main(self, client_host: ClientHost) -> None:
         """The process of the holder."""
         remoting = RemotingClient(asyncio.get_running_loop())
-        while self.working:
+        while self._working:
             await asyncio.sleep(self.rng.uniform(0.01, self._pause_max))
             keys = self._keys()
             if keys is None:
@@ -270,6 +270,6 @@ class AccountHolder(AccountClient):
             )
         )
         signing = self.rng.choice((keys, None))
-        address = self.name_server
+        address = NAME_SERVERS
         asked = self.request(client_host, code, ext, b"", address=address, keys=signing)
         await self.ask(client_host, remoting, asked)

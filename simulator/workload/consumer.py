@@ -14,6 +14,7 @@ from broker.client.received_message import PulledBatch, ReceivedMessage
 from simulator.engine.violation import Violation
 from simulator.hosts.client_host import ClientHost
 from simulator.workload.history import History
+from simulator.workload.name_server import NAME_SERVERS
 from store.errors import CorruptRecordError
 from store.message.record import MessageRecord
 
@@ -65,7 +66,6 @@ class ConsumingClient:
 
     def __init__(
         self,
-        name_servers: str,
         group: str,
         topics: tuple[str, ...],
         history: History,
@@ -73,7 +73,6 @@ class ConsumingClient:
         *,
         config: ConsumerConfig = CONFIG,
     ) -> None:
-        self._name_servers = name_servers
         self._group = group
         self._topics = topics
         self._history = history
@@ -90,7 +89,7 @@ class ConsumingClient:
         rng = self._rng
         name = f"{client_host.name}.{client_host.boot}"
         consumer = self._consumer = CheckedConsumer(
-            self._name_servers,
+            NAME_SERVERS,
             self._group,
             dict.fromkeys(self._topics, "*"),
             start_from="earliest",

@@ -14,6 +14,8 @@ from broker.remoting.protocol.errors import CallError
 from broker.remoting.protocol.ext_fields import ext_int
 from simulator.hosts.broker_host import GROUP as BROKER
 from simulator.hosts.client_host import ClientHost
+from simulator.workload.name_server import NAME_SERVERS
+from simulator.workload.stoppable_client import StoppableClient
 from store.message.record import MessageRecord, decode_record, record_bounds
 
 BY_KEY, BY_TIME, BY_POSITION = 12, 29, 33
@@ -56,34 +58,27 @@ def keys_of(record: MessageRecord) -> list[str]:
     return [*properties.get("KEYS", "").split(), properties.get("UNIQ_KEY", "")]
 
 
-class MessageLookupClient:
+class MessageLookupClient(StoppableClient):
     """Asks any broker about committed messages, one thing at a time."""
 
     def __init__(
         self,
-        name_servers: str,
         topic: str,
         known: LookupListener,
         rng: Random,
         *,
         pause_max: float = PAUSE_SECONDS_MAX,
     ) -> None:
-        self._name_servers = name_servers
         self._topic = topic
         self._known = known
         self._rng = rng
         self._pause_max = pause_max
-        self._working = True
-
-    def stop(self) -> None:
-        """Begins no new requests."""
-        self._working = False
 
     async def main(self, client_host: ClientHost) -> None:
         """The process of the client."""
         loop, rng = asyncio.get_running_loop(), self._rng
         remoting = RemotingClient(loop)
-        routes = Routes(loop, remoting, self._name_servers.split(";"), rng)
+        routes = Routes(loop, remoting, [NAME_SERVERS], rng)
         while self._working:
             await asyncio.sleep(rng.uniform(0.02, self._pause_max))
             if not self._known.committed():

@@ -18,6 +18,10 @@ from broker.security.cluster_secrets import ClusterSecrets
 from simulator.engine.violation import Violation
 from simulator.hosts.client_host import ClientHost
 
+NAME_SERVER = ("10.0.0.200", 9876)
+NAME_SERVERS = ":".join(map(str, NAME_SERVER))
+"""The address of the NameServer."""
+
 
 class CheckedRouteTable(RouteTable):
     """Compares each registration that is taken with those before it."""

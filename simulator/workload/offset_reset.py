@@ -15,27 +15,23 @@ from broker.remoting.protocol.ext_fields import ext_int
 from simulator.hosts.broker_host import GROUP as BROKER
 from simulator.hosts.client_host import ClientHost
 from simulator.workload.java_requests import QUERY_OFFSET, REQUEST_SECONDS, RESET, SUCCESS
+from simulator.workload.name_server import NAME_SERVERS
+from simulator.workload.stoppable_client import StoppableClient
 
 PAUSE_SECONDS = (0.5, 4.0)
 MAX_OFFSET = 30
 
 
-class OffsetResetOperator:
+class OffsetResetOperator(StoppableClient):
     """Resets the group's offset of one queue after the other to an earlier one."""
 
-    def __init__(self, name_servers: str, group: str, topic: str, rng: Random) -> None:
-        self._name_servers = name_servers
+    def __init__(self, group: str, topic: str, rng: Random) -> None:
         self._group = group
         self._topic = topic
         self._rng = rng
-        self._working = True
         self.reset_to: dict[MessageQueue, int] | None = None
         """After :meth:`reset_all`: the new offsets of the queues."""
         self._all_wanted = False
-
-    def stop(self) -> None:
-        """Resets no more offsets until :meth:`reset_all`."""
-        self._working = False
 
     def reset_all(self) -> None:
         """Resets the group to the beginning of all queues, as soon as that is possible."""
@@ -45,7 +41,7 @@ class OffsetResetOperator:
         """The process of the operator."""
         loop = asyncio.get_running_loop()
         remoting = RemotingClient(loop)
-        routes = Routes(loop, remoting, self._name_servers.split(";"), self._rng)
+        routes = Routes(loop, remoting, [NAME_SERVERS], self._rng)
         while True:
             await asyncio.sleep(0.2 if self._all_wanted else self._rng.uniform(*PAUSE_SECONDS))
             try:

@@ -21,6 +21,8 @@ from broker.remoting.protocol.frame import Frame
 from broker.topics_and_groups import GroupConfig
 from simulator.hosts.broker_host import GROUP as BROKER
 from simulator.hosts.client_host import ClientHost
+from simulator.workload.name_server import NAME_SERVERS
+from simulator.workload.stoppable_client import StoppableClient
 from store.message.record import MessageRecord, decode_record, record_bounds
 
 POP, ACK, CHANGE, CREATE_GROUP = 200050, 200051, 200053, 200
@@ -76,32 +78,24 @@ class PopSettings:
     pause_max: float = PAUSE_SECONDS_MAX
 
 
-class PopMember:
+class PopMember(StoppableClient):
     """One member of a group."""
 
-    def __init__(
-        self, name_servers: str, settings: PopSettings, listener: PopListener, rng: Random
-    ) -> None:
-        self._name_servers = name_servers
+    def __init__(self, settings: PopSettings, listener: PopListener, rng: Random) -> None:
         self._settings = settings
         self._listener = listener
         self._rng = rng
         self._hurries = False
-        self._working = True
 
     def hurry(self) -> None:
         """Acknowledges every message from now on."""
         self._hurries = True
 
-    def stop(self) -> None:
-        """Receives nothing more."""
-        self._working = False
-
     async def main(self, client_host: ClientHost) -> None:
         """The process of the member."""
         loop, rng, settings = asyncio.get_running_loop(), self._rng, self._settings
         remoting = RemotingClient(loop)
-        routes = Routes(loop, remoting, self._name_servers.split(";"), rng)
+        routes = Routes(loop, remoting, [NAME_SERVERS], rng)
         requests = _Requests(remoting, settings)
         is_made = False
         while self._working:

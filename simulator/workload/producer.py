@@ -19,6 +19,8 @@ from broker.remoting.protocol.errors import CallError
 from simulator.hosts.client_host import ClientHost
 from simulator.workload.history import Content, History, Sent
 from simulator.workload.message_content import content_of, message_of
+from simulator.workload.name_server import NAME_SERVERS
+from simulator.workload.stoppable_client import StoppableClient
 
 DEADLINE_SECONDS = 8.0
 CONFIG = ProducerConfig(
@@ -43,7 +45,6 @@ class ApacheProducer(Producer):
 
 def producer_of(
     client_host: ClientHost,
-    name_servers: str,
     rng: Random,
     *,
     config: ProducerConfig = CONFIG,
@@ -51,7 +52,7 @@ def producer_of(
 ) -> Producer:
     """A producer of this process, by its clock."""
     return producer_class(
-        name_servers,
+        NAME_SERVERS,
         config,
         wall_clock=client_host.clock.wall_ms,
         rng=rng,
@@ -76,19 +77,19 @@ def note_outcome(
         raise error
 
 
-class ProducingClient:
+class ProducingClient(StoppableClient):
     """``pause_max``: the longest time between two sends, in seconds.
 
     With ``patient`` it waits for each acknowledgement before it sends again, and sends to one queue
-    after the other. Then the order of its messages in each queue is promised. Otherwise it sends
-    again without asking whether the first try was stored. It may also send ``bursts`` of requests
-    at the same instant, with a pause that is as many times as long after them. ``content``: what a
-    message of that number, born then, holds.
+    after the other. Then the order of its messages in each queue is promised. Once it is stopped,
+    it goes on until one more request is acknowledged. Otherwise it sends again without asking
+    whether the first try was stored. It may also send ``bursts`` of requests at the same instant,
+    with a pause that is as many times as long after them. ``content``: what a message of that
+    number, born then, holds.
     """
 
     def __init__(
         self,
-        name_servers: str,
         topics: tuple[str, ...],
         history: History,
         rng: Random,
@@ -100,7 +101,6 @@ class ProducingClient:
         content: Callable[[int, int], Content] = content_of,
         producer_class: type[Producer] | None = None,
     ) -> None:
-        self._name_servers = name_servers
         self._topics = topics
         self._history = history
         self._rng = rng
@@ -110,20 +110,14 @@ class ProducingClient:
         self._config = config
         self._content = content
         self._producer_class = producer_class or (Producer if patient else ApacheProducer)
-        self._working = True
         self.stored_in_the_end = False
         """Whether a request that was sent after :meth:`stop` was acknowledged."""
-
-    def stop(self) -> None:
-        """Sends no more. A patient producer goes on until one more request is acknowledged."""
-        self._working = False
 
     async def main(self, client_host: ClientHost) -> None:
         """The process of the client."""
         rng = self._rng
         producer = producer_of(
             client_host,
-            self._name_servers,
             rng,
             config=self._config,
             producer_class=self._producer_class,

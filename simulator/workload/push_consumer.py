@@ -16,7 +16,6 @@ class PushClient:
 
     def __init__(
         self,
-        name_servers: str,
         group: str,
         topics: Mapping[str, Collection[str]],
         listener: PushListener,
@@ -25,7 +24,7 @@ class PushClient:
         in_order: bool = False,
     ) -> None:
         wanted = {**topics, RETRY_PREFIX + group: ()}
-        self._settings = PushSettings(name_servers, group, wanted, listener, rng, in_order)
+        self._settings = PushSettings(group, wanted, listener, rng, in_order)
         self._member: PushMember | None = None
         self._boot = 0
         self._leaves_at = -1

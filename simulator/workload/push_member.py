@@ -22,6 +22,7 @@ from broker.remoting.protocol.frame import Frame
 from simulator.hosts.broker_host import GROUP as BROKER
 from simulator.hosts.client_host import ClientHost
 from simulator.workload import java_requests as wire
+from simulator.workload.name_server import NAME_SERVERS
 from simulator.workload.process_queue import ProcessQueue
 from simulator.workload.push_messages import RETRIES_MAX, RETRY_LEVEL
 from simulator.workload.push_settings import (
@@ -49,7 +50,7 @@ class PushMember:
         self._name = f"{client_host.name}.{client_host.boot}"
         handlers = {wire.MEMBERS_CHANGED: self._members_changed, wire.RESET_CLIENT: self._reset}
         remoting = self._remoting = RemotingClient(self._loop, handlers)
-        self._routes = Routes(self._loop, remoting, client.name_servers.split(";"), client.rng)
+        self._routes = Routes(self._loop, remoting, [NAME_SERVERS], client.rng)
         # Java's clients may have a name, and then keep their id after a restart.
         self._wire = wire.JavaRequests(remoting, client.group, f"{client_host.ip}@{client.group}")
         self._version = client_host.boot

@@ -30,7 +30,6 @@ RETRY_PREFIX = "%RETRY%"
 class PushSettings:
     """The settings of a member of a group. ``topics``: the wanted tags of each, none for all."""
 
-    name_servers: str
     group: str
     topics: Mapping[str, Collection[str]]
     listener: PushListener

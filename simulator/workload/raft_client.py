@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from dledger.errors import OutcomeUnknownError, ProposeError
 from simulator.engine.violation import Violation
+from simulator.workload.stoppable_client import StoppableClient
 from store.log.entry import Entry, EntryKind
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def payload_number(entry: Entry) -> int | None:
     return int.from_bytes(entry.body[:NUMBER_BYTES], "big")
 
 
-class RaftClient:
+class RaftClient(StoppableClient):
     """Proposes now and then, in bursts; ``burst_max`` payloads every ``pause_max`` seconds."""
 
     def __init__(
@@ -58,10 +59,6 @@ class RaftClient:
         """Starts to propose."""
         self._working = True
         self._work()
-
-    def stop(self) -> None:
-        """Proposes no more by itself."""
-        self._working = False
 
     def _work(self) -> None:
         if not self._working:

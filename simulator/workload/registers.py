@@ -27,9 +27,11 @@ from broker.remoting.protocol.errors import CallError
 from simulator.hosts.broker_host import GROUP
 from simulator.hosts.client_host import ClientHost
 from simulator.linearizability.checker import Operation
+from simulator.workload.name_server import NAME_SERVERS
 from simulator.workload.producer import CONFIG as PRODUCER_CONFIG
 from simulator.workload.register_values import OFFSET_REGISTERS, RegisterValues, fill
 from simulator.workload.register_values import TOPIC as OFFSETS_TOPIC
+from simulator.workload.stoppable_client import StoppableClient
 
 CONFIG = ConsumerConfig(request_seconds=1.5)
 TOPIC_REGISTERS = 2
@@ -110,12 +112,11 @@ class RegisterRequests(ConsumerRequests):
         return value if is_write else int(orjson.loads(answer.body)["writeQueueNums"])
 
 
-class RegisterClient:
+class RegisterClient(StoppableClient):
     """Asks every ``pause_max`` seconds at most, as one process."""
 
     def __init__(
         self,
-        name_servers: str,
         topic: str,
         history: RegisterHistory,
         rng: Random,
@@ -131,7 +132,6 @@ class RegisterClient:
         deposed. ``bursts``: the numbers of registers that it may ask for at the same instant. With
         ``fills`` the client first makes the queues of the offsets; until then nobody asks for
         those."""
-        self._name_servers = name_servers
         self._topic = topic
         self._history = history
         self._rng = rng
@@ -140,18 +140,13 @@ class RegisterClient:
         self._write_share = write_share
         self._bursts = bursts
         self._fills = fills
-        self._working = True
         self._requests: RegisterRequests | None = None
-
-    def stop(self) -> None:
-        """Begins no new requests."""
-        self._working = False
 
     async def main(self, client_host: ClientHost) -> None:
         """The process of the client."""
         loop = asyncio.get_running_loop()
         remoting = RemotingClient(loop)
-        routes = Routes(loop, remoting, self._name_servers.split(";"), self._rng)
+        routes = Routes(loop, remoting, [NAME_SERVERS], self._rng)
         client_id = ClientIdentity(client_host.ip, client_host.boot, 1).client_id
         requests = RegisterRequests(remoting, CONFIG, self._history.offsets.group(0), client_id)
         queue = MessageQueue(self._topic, GROUP, 0)
@@ -194,7 +189,7 @@ class RegisterClient:
     ) -> None:
         await requests.make_topic(address)
         producer = Producer(
-            self._name_servers,
+            NAME_SERVERS,
             PRODUCER_CONFIG,
             wall_clock=client_host.clock.wall_ms,
             rng=self._rng,

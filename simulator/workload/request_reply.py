@@ -21,7 +21,9 @@ from simulator.workload.consumer import CONFIG as CONSUMER_CONFIG
 from simulator.workload.consumer import CheckedConsumer, records
 from simulator.workload.history import History, number_of
 from simulator.workload.message_content import content_of, message_of
+from simulator.workload.name_server import NAME_SERVERS
 from simulator.workload.producer import CONFIG, producer_of
+from simulator.workload.stoppable_client import StoppableClient
 
 SIDES = 4
 WANTED = Sql("side BETWEEN 1 AND 2 AND kind = 'question'")
@@ -44,35 +46,31 @@ def answer_to(body: bytes) -> bytes:
     return b"answer to " + body
 
 
-class RequestingClient:
-    """Asks one question at a time, and waits for the answer, or until no answer can come."""
+class RequestingClient(StoppableClient):
+    """Asks one question at a time, and waits for the answer, or until no answer can come.
+
+    Once it is stopped, it goes on until one more question is answered.
+    """
 
     def __init__(
         self,
-        name_servers: str,
         topic: str,
         history: History,
         rng: Random,
         *,
         pause_max: float = PAUSE_MAX,
     ) -> None:
-        self._name_servers = name_servers
         self._topic = topic
         self._history = history
         self._rng = rng
         self._pause_max = pause_max
-        self._working = True
         self.answered_in_the_end = False
         """Whether a question that was asked after :meth:`stop` was answered."""
-
-    def stop(self) -> None:
-        """Goes on until one more question is answered."""
-        self._working = False
 
     async def main(self, client_host: ClientHost) -> None:
         """The process of the client."""
         rng = self._rng
-        producer = producer_of(client_host, self._name_servers, rng)
+        producer = producer_of(client_host, rng)
         await producer.start()
         while not self.answered_in_the_end:
             await asyncio.sleep(rng.uniform(0.02, self._pause_max))
@@ -106,13 +104,11 @@ class ReplyingClient:
 
     def __init__(
         self,
-        name_servers: str,
         group: str,
         topic: str,
         history: History,
         rng: Random,
     ) -> None:
-        self._name_servers = name_servers
         self._group = group
         self._topic = topic
         self._history = history
@@ -127,7 +123,7 @@ class ReplyingClient:
         clock = client_host.clock.wall_ms
         identity = ClientIdentity(client_host.ip, client_host.boot, rng.getrandbits(32))
         consumer = self._consumer = CheckedConsumer(
-            self._name_servers,
+            NAME_SERVERS,
             self._group,
             {self._topic: WANTED},
             start_from="earliest",
@@ -136,7 +132,7 @@ class ReplyingClient:
             rng=rng,
             identity=identity,
         )
-        replier = Producer(self._name_servers, CONFIG, wall_clock=clock, rng=rng, identity=identity)
+        replier = Producer(NAME_SERVERS, CONFIG, wall_clock=clock, rng=rng, identity=identity)
         consumer.client_host = client_host
         self._boot = client_host.boot
         await consumer.start()

@@ -15,6 +15,7 @@ from simulator.hosts.client_host import ClientHost
 from simulator.workload.history import History, Sent
 from simulator.workload.message_content import content_of, message_of
 from simulator.workload.producer import DEADLINE_SECONDS, note_outcome, producer_of
+from simulator.workload.stoppable_client import StoppableClient
 
 LEVELS = (1, 1, 2)
 DELAY_MS_MAX = 4000
@@ -24,12 +25,11 @@ RECALL_SECONDS_MAX = 1.2 * DELAY_MS_MAX / 1000
 """Some recalls come when the message is due, and some too late."""
 
 
-class ScheduledMessagesProducer:
+class ScheduledMessagesProducer(StoppableClient):
     """Sends to one topic, with a delay level or a delivery time."""
 
     def __init__(
         self,
-        name_servers: str,
         topic: str,
         history: History,
         rng: Random,
@@ -40,7 +40,6 @@ class ScheduledMessagesProducer:
     ) -> None:
         """``recalling`` decides what is taken back, and when. ``bursts``: the numbers of messages
         at the same instant, one of these each time."""
-        self._name_servers = name_servers
         self._topic = topic
         self._history = history
         self._rng = rng
@@ -48,16 +47,11 @@ class ScheduledMessagesProducer:
         self._tasks: set[asyncio.Task[None]] = set()
         self._pause_max = pause_max
         self._bursts = bursts
-        self._working = True
-
-    def stop(self) -> None:
-        """Sends nothing more."""
-        self._working = False
 
     async def main(self, client_host: ClientHost) -> None:
         """The process of the client."""
         rng = self._rng
-        producer = producer_of(client_host, self._name_servers, rng)
+        producer = producer_of(client_host, rng)
         await producer.start()
         while self._working:
             await asyncio.sleep(rng.uniform(0.005, self._pause_max))

@@ -25,7 +25,9 @@ from broker.remoting.protocol.frame import Frame
 from simulator.hosts.broker_host import GROUP
 from simulator.hosts.client_host import ClientHost
 from simulator.workload.history import NUMBER_BYTES, number_of
+from simulator.workload.name_server import NAME_SERVERS
 from simulator.workload.producer import CONFIG, DEADLINE_SECONDS
+from simulator.workload.stoppable_client import StoppableClient
 from store.message.record import decode_record
 
 TOPIC = "payments"
@@ -54,23 +56,18 @@ class TransactionHistory:
         return number
 
 
-class TransactionalProducer:
-    """Sends every ``pause_max`` seconds at most, one transaction after the other."""
+class TransactionalProducer(StoppableClient):
+    """Sends every ``pause_max`` seconds at most, one transaction after the other.
 
-    def __init__(
-        self, name_servers: str, history: TransactionHistory, rng: Random, *, pause_max: float
-    ) -> None:
-        self._name_servers = name_servers
+    Once it is stopped, it still answers check-backs.
+    """
+
+    def __init__(self, history: TransactionHistory, rng: Random, *, pause_max: float) -> None:
         self._history = history
         self._rng = rng
         self._pause_max = pause_max
-        self._working = True
         self._sending: int | None = None
         self._finished: asyncio.Event
-
-    def stop(self) -> None:
-        """Begins no more transactions, but still answers check-backs."""
-        self._working = False
 
     def finish(self) -> None:
         """Ends the process in which it is called."""
@@ -85,7 +82,7 @@ class TransactionalProducer:
         self._finished = asyncio.Event()
         identity = ClientIdentity(client_host.ip, client_host.boot, rng.getrandbits(32))
         producer = Producer(
-            self._name_servers,
+            NAME_SERVERS,
             CONFIG,
             wall_clock=client_host.clock.wall_ms,
             rng=rng,
@@ -93,7 +90,7 @@ class TransactionalProducer:
         )
         handlers = {RequestCode.CHECK_TRANSACTION_STATE: self._check_back}
         remoting = RemotingClient(loop, {int(code): each for code, each in handlers.items()})
-        routes = Routes(loop, remoting, self._name_servers.split(";"), rng)
+        routes = Routes(loop, remoting, [NAME_SERVERS], rng)
         await producer.start()
         heart = loop.create_task(self._send_heartbeats(remoting, routes, identity.client_id))
         late: list[asyncio.Task[None]] = []

@@ -17,6 +17,7 @@ from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.errors import CallError
 from simulator.hosts.client_host import ClientHost
 from simulator.workload.history import History, Listener
+from simulator.workload.name_server import NAME_SERVERS
 
 DEFAULT_TOPIC = "TBW102"
 """A topic of every broker, so its route names all brokers."""
@@ -49,7 +50,6 @@ class TopicMaker:
 
     def __init__(
         self,
-        name_servers: str,
         *,
         groups: Sequence[str],
         topics: Sequence[str],
@@ -59,7 +59,6 @@ class TopicMaker:
     ) -> None:
         """``made`` is called when all are there."""
         self._made = made
-        self._name_servers = name_servers
         self._wanted = [(group, topic) for group in groups for topic in topics]
         self._queues = queues
         self._rng = rng
@@ -73,7 +72,7 @@ class TopicMaker:
         """The process of the operator."""
         loop = asyncio.get_running_loop()
         remoting = RemotingClient(loop)
-        routes = Routes(loop, remoting, self._name_servers.split(";"), self._rng)
+        routes = Routes(loop, remoting, [NAME_SERVERS], self._rng)
         while self._wanted:
             group, topic = self._wanted[0]
             try:

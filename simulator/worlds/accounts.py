@@ -10,7 +10,6 @@ from simulator.workload.account_admin import HOLDERS, TOPICS, AccountAdmin
 from simulator.workload.account_holders import AccountHolder
 from simulator.workload.account_requests import AccountHistory
 from simulator.worlds.cluster import Cluster
-from simulator.worlds.name_service import NAME_SERVERS
 from simulator.worlds.workload import Workload
 
 PAUSE_MAX = 0.15
@@ -26,14 +25,13 @@ class Accounts(Workload):
         self._cluster = cluster
         self.history = AccountHistory()
         stream = cluster.streams.stream
-        self._admin = AccountAdmin(self.history, stream("admin"), self._addresses, NAME_SERVERS)
+        self._admin = AccountAdmin(self.history, stream("admin"), self._addresses)
         self._holders = [
             AccountHolder(
                 access_key,
                 self.history,
                 stream(f"holder {access_key}"),
                 self._addresses,
-                NAME_SERVERS,
                 pause_max=cluster.settings.added_pauses * PAUSE_MAX,
             )
             for access_key in HOLDERS
@@ -44,7 +42,7 @@ class Accounts(Workload):
             cluster.client_host(name, f"10.0.6.{place}", client.main)
             for place, (name, client) in enumerate(zip(self.targets, clients, strict=True), 1)
         ]
-        self.decisions = AccessDecisions(cluster.hosts, self.history, TOPICS, NAME_SERVERS)
+        self.decisions = AccessDecisions(cluster.hosts, self.history, TOPICS)
         self.history.listeners.append(self.decisions)
         self.invariants = [self.decisions]
 

@@ -14,9 +14,9 @@ from simulator.hosts.observed_host import Environment, GroupConfig
 from simulator.invariants import Invariant, SeenConfigurations, raft_invariants
 from simulator.invariants.broker.derived_files import DerivedFilesSound
 from simulator.invariants.broker.state_proof import StateProofs
+from simulator.workload.name_server import NAME_SERVERS
 from simulator.worlds.bare_nodes import small_limits
 from simulator.worlds.group import GroupKind
-from simulator.worlds.name_service import NAME_SERVERS
 from simulator.worlds.settings import WorldSettings
 
 EARLIER_VERSION_SHARE = 0.1

@@ -169,14 +169,14 @@ class Cluster(Group[H]):
         if self._failure.done():
             self._failure.result()
 
-    async def until(self, reached: Callable[[], bool], what: str) -> None:
+    async def until(self, reached: Callable[[], bool], awaited: str) -> None:
         """Runs the cluster until ``reached``. Raises :class:`Violation` if it takes too long."""
         healing_seconds = self.settings.healing_seconds
         deadline = self.loop.time() + healing_seconds
         while not (self._all_are_back() and reached()):
             if self.loop.time() >= deadline:
                 raise Violation(
-                    f"{what}: not within {healing_seconds:g} s without faults: "
+                    f"{awaited}: not within {healing_seconds:g} s without faults: "
                     f"{summarize_hosts(self._all_hosts)}; {self.open_calls()} calls open"
                 )
             await self.pass_time(0.05)

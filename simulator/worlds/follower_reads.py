@@ -6,7 +6,6 @@ from simulator.hosts.broker_host import BrokerHost
 from simulator.workload.registers import RegisterClient
 from simulator.worlds.cluster import Cluster
 from simulator.worlds.messages import TOPICS, Messages
-from simulator.worlds.name_service import NAME_SERVERS
 from simulator.worlds.workload import Workload
 
 PAUSE_SECONDS_MAX = 0.3
@@ -20,7 +19,6 @@ class FollowerReads(Workload):
     def __init__(self, cluster: Cluster[BrokerHost]) -> None:
         super().__init__()
         reader = RegisterClient(
-            NAME_SERVERS,
             TOPICS[0],
             cluster.workload(Messages).registers,
             cluster.streams.stream("registers 2"),

@@ -7,7 +7,6 @@ from simulator.invariants.broker.message_lookup import MessageLookups
 from simulator.workload.message_lookup import PAUSE_SECONDS_MAX, MessageLookupClient
 from simulator.worlds.cluster import Cluster
 from simulator.worlds.messages import TOPICS
-from simulator.worlds.name_service import NAME_SERVERS
 from simulator.worlds.workload import Workload
 
 
@@ -20,7 +19,6 @@ class MessageLookup(Workload):
         super().__init__()
         known = MessageLookups(TOPICS)
         looking = MessageLookupClient(
-            NAME_SERVERS,
             TOPICS[0],
             known,
             cluster.streams.stream("looking up"),

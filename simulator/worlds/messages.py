@@ -20,7 +20,6 @@ from simulator.workload.producer import CONFIG as PRODUCER_CONFIG
 from simulator.workload.producer import ProducingClient
 from simulator.workload.registers import RegisterClient, RegisterHistory
 from simulator.worlds.cluster import Cluster
-from simulator.worlds.name_service import NAME_SERVERS
 from simulator.worlds.workload import Workload
 
 TOPICS = ("orders", "bills")
@@ -67,7 +66,6 @@ class Messages(Workload):
         hasty = replace(patient, request_seconds=impatience)
         self._producing = [
             ProducingClient(
-                NAME_SERVERS,
                 TOPICS,
                 self.history,
                 stream(f"producer {place}"),
@@ -80,7 +78,6 @@ class Messages(Workload):
         ]
         self._consuming = {
             f"c{place}": ConsumingClient(
-                NAME_SERVERS,
                 GROUP,
                 TOPICS,
                 self.history,
@@ -91,7 +88,6 @@ class Messages(Workload):
         }
         self._asking = {
             f"r{place}": RegisterClient(
-                NAME_SERVERS,
                 TOPICS[0],
                 self.registers,
                 stream(f"registers {place}"),

@@ -7,13 +7,10 @@ from collections.abc import Sequence
 from simulator.hosts.broker_host import BrokerHost
 from simulator.hosts.client_host import ClientHost
 from simulator.invariants.broker.name_server_routes import NameServerRoutes, NameServerTables
-from simulator.workload.name_server import CheckedNameServer
+from simulator.workload.name_server import NAME_SERVER, CheckedNameServer
 from simulator.worlds.cluster import Cluster
 from simulator.worlds.group import Group
 from simulator.worlds.workload import Workload
-
-NAME_SERVER = ("10.0.0.200", 9876)
-NAME_SERVERS = ":".join(map(str, NAME_SERVER))
 
 
 class NameService(Workload):

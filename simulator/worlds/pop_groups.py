@@ -12,7 +12,6 @@ from simulator.workload.message_content import content_of
 from simulator.workload.pop_member import PAUSE_SECONDS_MAX, PopMember, PopSettings
 from simulator.workload.producer import CONFIG, ProducingClient
 from simulator.worlds.cluster import Cluster
-from simulator.worlds.name_service import NAME_SERVERS
 from simulator.worlds.workload import Workload
 
 TOPIC = "popped"
@@ -40,7 +39,6 @@ class PopGroups(Workload):
         self.history = History(cluster.trace.note)
         self.deliveries = PopDeliveries(TOPIC, (ANY_ORDER, IN_ORDER), (IN_ORDER,))
         self._producing = ProducingClient(
-            NAME_SERVERS,
             (TOPIC,),
             self.history,
             cluster.streams.stream("producer for POP"),
@@ -51,7 +49,6 @@ class PopGroups(Workload):
         )
         self._members = [
             PopMember(
-                NAME_SERVERS,
                 PopSettings(
                     group, group == IN_ORDER, TOPIC, settings.added_pauses * PAUSE_SECONDS_MAX
                 ),

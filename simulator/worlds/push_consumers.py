@@ -39,7 +39,6 @@ from simulator.workload.push_messages import (
 from simulator.workload.push_settings import RETRY_PREFIX
 from simulator.worlds.cluster import Cluster
 from simulator.worlds.messages import Messages
-from simulator.worlds.name_service import NAME_SERVERS
 from simulator.worlds.workload import Workload
 from store.message.record import MessageRecord
 
@@ -145,7 +144,6 @@ class PushConsumers(Workload):
         self._make_checks()
         stream = cluster.streams.stream
         self._producer = ProducingClient(
-            NAME_SERVERS,
             (TOPIC,),
             self.tasks,
             stream("tasks"),
@@ -154,7 +152,7 @@ class PushConsumers(Workload):
             config=replace(CONFIG, default_queues=QUEUES),
             content=task_content,
         )
-        self._operator = OffsetResetOperator(NAME_SERVERS, WORKERS, TOPIC, stream("operator"))
+        self._operator = OffsetResetOperator(WORKERS, TOPIC, stream("operator"))
         self.clients, self.histories = [self._producer, self._operator], [self.tasks]
         groups = {
             "j": (WORKERS, WANTED_TAGS, self._workers),
@@ -162,7 +160,6 @@ class PushConsumers(Workload):
         }
         self._pushed: dict[str, PushClient] = {
             f"{letter}{place}": PushClient(
-                NAME_SERVERS,
                 group,
                 {TOPIC: tags},
                 listener,

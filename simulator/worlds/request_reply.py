@@ -11,7 +11,6 @@ from simulator.workload.history import History
 from simulator.workload.request_reply import PAUSE_MAX, ReplyingClient, RequestingClient, is_wanted
 from simulator.worlds.cluster import Cluster
 from simulator.worlds.messages import Messages
-from simulator.worlds.name_service import NAME_SERVERS
 from simulator.worlds.workload import Workload
 
 TOPIC = "questions"
@@ -31,7 +30,6 @@ class RequestReply(Workload):
         self.questions = History(cluster.trace.note)
         self._askers = [
             RequestingClient(
-                NAME_SERVERS,
                 TOPIC,
                 self.questions,
                 cluster.streams.stream(name),
@@ -40,7 +38,7 @@ class RequestReply(Workload):
             for name in ("asking", "asking 1")
         ]
         self._answering = [
-            ReplyingClient(NAME_SERVERS, GROUP, TOPIC, self.questions, cluster.streams.stream(name))
+            ReplyingClient(GROUP, TOPIC, self.questions, cluster.streams.stream(name))
             for name in ("answering 0", "answering 1")
         ]
         mains = [

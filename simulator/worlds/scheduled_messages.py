@@ -11,7 +11,6 @@ from simulator.workload.history import History
 from simulator.workload.scheduled_producer import PAUSE_MAX, ScheduledMessagesProducer
 from simulator.worlds.cluster import Cluster
 from simulator.worlds.messages import Messages
-from simulator.worlds.name_service import NAME_SERVERS
 from simulator.worlds.workload import Workload
 
 TOPIC = "later"
@@ -30,7 +29,6 @@ class ScheduledMessages(Workload):
         self._cluster = cluster
         self.later = History(cluster.trace.note)
         delaying = ScheduledMessagesProducer(
-            NAME_SERVERS,
             TOPIC,
             self.later,
             cluster.streams.stream("delaying"),
@@ -39,7 +37,7 @@ class ScheduledMessages(Workload):
             bursts=cluster.settings.delaying_bursts,
         )
         self._patient = ConsumingClient(
-            NAME_SERVERS, GROUP, (TOPIC,), self.later, cluster.streams.stream("patient")
+            GROUP, (TOPIC,), self.later, cluster.streams.stream("patient")
         )
         self._receiver = cluster.client_host("w0", "10.0.1.51", self._patient.main)
         self.client_hosts = [

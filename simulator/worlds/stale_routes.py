@@ -12,7 +12,6 @@ from simulator.workload.history import History
 from simulator.workload.producer import CONFIG, ProducingClient
 from simulator.workload.stale_routes import HighestProducer, LowestProducer
 from simulator.worlds.cluster import Cluster
-from simulator.worlds.name_service import NAME_SERVERS
 from simulator.worlds.workload import Workload
 
 TOPIC = "forwarded"
@@ -33,7 +32,6 @@ class StaleRoutes(Workload):
         config = replace(CONFIG, default_queues=settings.queues_per_topic)
         self._producing = [
             ProducingClient(
-                NAME_SERVERS,
                 (TOPIC,),
                 self._history,
                 cluster.streams.stream(f"stale producer {place}"),

@@ -6,7 +6,6 @@ from simulator.hosts.broker_host import BrokerHost
 from simulator.invariants.broker.transactions import PublishedOnce
 from simulator.workload.transaction_producer import TransactionalProducer, TransactionHistory
 from simulator.worlds.cluster import Cluster
-from simulator.worlds.name_service import NAME_SERVERS
 from simulator.worlds.workload import Workload
 
 PAUSE_SECONDS_MAX = 0.4
@@ -23,7 +22,6 @@ class Transactions(Workload):
         self.history = TransactionHistory()
         self._payers = [
             TransactionalProducer(
-                NAME_SERVERS,
                 self.history,
                 cluster.streams.stream(f"payer {place}"),
                 pause_max=cluster.settings.added_pauses * PAUSE_SECONDS_MAX,

@@ -14,7 +14,7 @@ from simulator.workload.two_groups import TopicMaker, TwoGroupsHistory
 from simulator.worlds.cluster import Cluster
 from simulator.worlds.group import Group
 from simulator.worlds.messages import TOPICS, MessageChecks, Messages
-from simulator.worlds.name_service import NAME_SERVERS, NameService
+from simulator.worlds.name_service import NameService
 from simulator.worlds.workload import Workload
 
 OTHER = "broker-b"
@@ -34,7 +34,6 @@ class SecondGroup(Workload):
         super().__init__()
         self._cluster = cluster
         self._maker = TopicMaker(
-            NAME_SERVERS,
             groups=(cluster.group.name, OTHER),
             topics=TOPICS,
             queues=cluster.settings.queues_per_topic,

@@ -172,7 +172,7 @@ class ConsumeQueue(QueueRows):
         """The error to raise if the row of ``offset`` is damaged. Requests a check of its block."""
         position = self._log_position(block_of(offset, self.rows_per_file)[0])
         self._files.on_damage(position)
-        return DerivedDamageError(error.path, error.position, error.what, position)
+        return DerivedDamageError(error.path, error.position, error.reason, position)
 
     def _log_position(self, begin: int) -> int:
         """A position of the log at or before the first record of the block from ``begin`` on."""

@@ -134,7 +134,7 @@ class KeyIndex:
 
     def _damaged(self, start: int, error: DamagedError) -> DerivedDamageError:
         self.on_damage(start)
-        return DerivedDamageError(error.path, error.position, error.what, start)
+        return DerivedDamageError(error.path, error.position, error.reason, start)
 
     def suspend(self, file: IndexFile, error: DamagedError) -> None:
         """Makes a damaged file pending. Any thread."""

@@ -238,8 +238,8 @@ def padding(remaining: int) -> bytes:
     return PADDING.pack(PADDING_MAGIC, remaining)
 
 
-def _short_error(what: str, expected: int, available: int) -> CorruptEntryError:
-    return CorruptEntryError(what, expected=expected, found=f"{available}, cut short")
+def _short_error(field: str, expected: int, available: int) -> CorruptEntryError:
+    return CorruptEntryError(field, expected=expected, found=f"{available}, cut short")
 
 
 def _chain_error(expected: int, found: int) -> CorruptEntryError:

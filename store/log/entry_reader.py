@@ -201,8 +201,8 @@ def _read_run(
             continue
         if row[_POSITION] != entry.position:
             raise _wrong_row(index, row, f"the entry before it ends at {entry.position}")
-        what = f"entry differs from its row in the entry index: expected {row}, found {found}"
-        raise DamagedError(*log.locate(entry.position), what)
+        reason = f"entry differs from its row in the entry index: expected {row}, found {found}"
+        raise DamagedError(*log.locate(entry.position), reason)
     if cursor.index <= last[_INDEX]:
         row = rows[len(entries) - before]
         if error is None or row[_POSITION] != cursor.position:
@@ -223,6 +223,6 @@ def _read_by(log: CommitLog, index: EntryIndex, row: _Row, position: int, size: 
         raise _wrong_row(index, row, str(error)) from error
 
 
-def _wrong_row(index: EntryIndex, row: _Row, what: str) -> DamagedError:
+def _wrong_row(index: EntryIndex, row: _Row, reason: str) -> DamagedError:
     path, byte = index.locate(row[_INDEX])
-    return DamagedError(path, byte, f"row {row} of the entry index leads astray: {what}")
+    return DamagedError(path, byte, f"row {row} of the entry index leads astray: {reason}")

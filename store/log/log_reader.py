@@ -367,9 +367,9 @@ def _hole(
         return Hole(position, end, piece.missing, error)
     if not any(rest[:HEADER_SIZE]):
         return Hole(position, end, HoleReason.ZEROS, error)
-    if error.what in _OF_ANOTHER_PLACE:
+    if error.reason in _OF_ANOTHER_PLACE:
         return Hole(position, end, HoleReason.MISPLACED, error)
-    if error.what != "chain CRC":
+    if error.reason != "chain CRC":
         return Hole(position, end, HoleReason.CRC, error)
     stated = HEADER.unpack_from(rest)[4]
     reason = HoleReason.CHAIN if stated == position else HoleReason.MISPLACED

@@ -83,7 +83,7 @@ class ReplicationEvidenceFile:
         except DataFormatError as error:
             raise DataFormatError(f"{error}; or {FORGET}") from error
         except DamagedError as error:
-            raise DamagedError(path, error.position, f"{error.what}; {FORGET}") from error
+            raise DamagedError(path, error.position, f"{error.reason}; {FORGET}") from error
 
     def save(self, held: Sequence[SavedEvidence]) -> None:
         """Durably replaces it. Raises ``OSError``."""

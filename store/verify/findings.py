@@ -145,4 +145,4 @@ class FindingLog:
     ) -> None:
         """Adds a finding with the reason why a file could not be read as ``expected``."""
         unread = isinstance(error, UnreadableError)
-        self.add(kind, error.path, error.position, expected, error.what, advice, unread=unread)
+        self.add(kind, error.path, error.position, expected, error.reason, advice, unread=unread)

@@ -322,7 +322,7 @@ class ReplicaCheck:
     def _report_batch(self, entry: Entry, error: Exception) -> None:
         byte, expected, found = 0, "a batch", str(error)
         if isinstance(error, BatchMismatchError):
-            byte, expected, found = error.byte, f"{error.what} {error.expected}", str(error.found)
+            byte, expected, found = error.byte, f"{error.reason} {error.expected}", str(error.found)
         else:
             self._lose_entries([self])
         path, start = self._walk.segment_path(entry.position)

@@ -27,17 +27,17 @@ QUEUES = 8
 T = TypeVar("T")
 
 
-def say(what: str) -> None:
+def say(text: str) -> None:
     """Prints what is being measured, for people."""
     if sys.stderr.isatty():
-        print(f"{what} ...", file=sys.stderr)
+        print(f"{text} ...", file=sys.stderr)
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """The options: what to measure, and how."""
 
-    what: str
+    part: str
     size: int
     batch: int | None
     inflight: int | None

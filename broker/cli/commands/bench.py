@@ -77,7 +77,7 @@ def _seconds(text: str) -> float:
 
 @click.command(cls=Command, examples=EXAMPLES)
 @click.argument(
-    "what",
+    "part",
     type=click.Choice((PRODUCE, CONSUME, FAILOVER, GRPC, GROWTH, ALL)),
     default=ALL,
     help="What to measure (default: all, without growth).",
@@ -127,9 +127,9 @@ def _seconds(text: str) -> float:
 @json_option
 def command(*, output: Output, **options: Any) -> None:
     args = Request(**options)
-    if args.namesrv and args.what in OWN_ONLY:
-        raise UsageError(f"{args.what} needs a cluster of its own: leave --namesrv out")
-    if args.secured and (args.namesrv or args.what in OWN_ONLY):
+    if args.namesrv and args.part in OWN_ONLY:
+        raise UsageError(f"{args.part} needs a cluster of its own: leave --namesrv out")
+    if args.secured and (args.namesrv or args.part in OWN_ONLY):
         raise UsageError("--secured is for produce and consume, on clusters of its own")
     if not args.namesrv:  # the keys of the environment are not those of a temporary cluster
         click.get_current_context().with_resource(profile_in_environment(""))
@@ -142,7 +142,7 @@ def command(*, output: Output, **options: Any) -> None:
             _measure_in_turn(args, measured, baseline)
         else:
             measured = Measured(REPLICAS)
-            baseline = None if args.what in OWN_ONLY else Measured(1)
+            baseline = None if args.part in OWN_ONLY else Measured(1)
             _measure_own(args, measured, baseline)
     except LoadError as error:
         raise CommandError(str(error)) from error
@@ -201,11 +201,11 @@ def _measure_in_turn(args: Request, *each_of: Measured) -> None:
 
 
 def _workloads(args: Request) -> list[Workload]:
-    return [each for each in WORKLOADS if args.what in {each.part, ALL}]
+    return [each for each in WORKLOADS if args.part in {each.part, ALL}]
 
 
 def _curves(args: Request) -> Sequence[Growth]:
-    return CURVES if args.what == GROWTH or (args.what == ALL and args.full) else ()
+    return CURVES if args.part == GROWTH or (args.part == ALL and args.full) else ()
 
 
 @contextmanager

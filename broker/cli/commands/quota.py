@@ -36,9 +36,9 @@ def _entity(type_: str, name: str) -> Entity:
         raise UsageError(str(error)) from error
 
 
-def _rate(name: str, kind: Callable[[str], int] | WholeRange, what: str) -> Callable[[F], F]:
+def _rate(name: str, kind: Callable[[str], int] | WholeRange, unit: str) -> Callable[[F], F]:
     metavar = "BYTES" if kind is byte_size else "N"
-    return click.option(name, type=kind, metavar=metavar, help=f"{what} per second; 0: no limit.")
+    return click.option(name, type=kind, metavar=metavar, help=f"{unit} per second; 0: no limit.")
 
 
 @command.command(

@@ -41,8 +41,8 @@ PORT = WholeRange(0, PORT_MAX)
 """A port; 0: any free port."""
 
 
-def positive(text: str | float, what: str) -> float:
-    """A number above 0, whole or not. Raises ``ValueError``; its text names the unit ``what``.
+def positive(text: str | float, unit: str) -> float:
+    """A number above 0, whole or not. Raises ``ValueError``; its text names the ``unit``.
 
     click converts the default of an option too, which may already be a number.
     """
@@ -51,7 +51,7 @@ def positive(text: str | float, what: str) -> float:
     except ValueError:
         value = math.nan
     if not 0 < value < math.inf:
-        raise ValueError(f"{quoted(text)} is not a number of {what} above 0")
+        raise ValueError(f"{quoted(text)} is not a number of {unit} above 0")
     return value
 
 

@@ -168,12 +168,12 @@ dry_run_option = click.option(
 )
 
 
-def ask_first(what: str, *, yes: bool) -> None:
+def ask_first(question: str, *, yes: bool) -> None:
     """Asks on a terminal whether to do it. Raises :class:`CommandError` if not.
 
     A script, whose stdin is not a terminal, is not asked.
     """
     if yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return
-    if not click.confirm(f"{what}?", err=True):
+    if not click.confirm(f"{question}?", err=True):
         raise CommandError("nothing is done")

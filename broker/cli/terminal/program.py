@@ -20,8 +20,23 @@ COMPLETION = "_DLEDGER_COMPLETE"
 """click's variable for requests of shell completion."""
 
 
-class Command(click.Command):
+class _WithEpilog(click.Command):
     """``examples`` are lines for a shell; ``notes`` follow them unchanged."""
+
+    examples: str
+    notes: str
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        if self.examples:
+            with formatter.section("Examples"):
+                formatter.write(self.examples)
+        if self.notes:
+            formatter.write(f"\n{self.notes}")
+        super().format_epilog(ctx, formatter)
+
+
+class Command(_WithEpilog):
+    """A command without actions."""
 
     def __init__(
         self, name: str | None, *, examples: str = "", notes: str = "", **attrs: Any
@@ -29,12 +44,6 @@ class Command(click.Command):
         super().__init__(name, **attrs)
         self.examples = examples
         self.notes = notes
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        _write_examples(formatter, self.examples)
-        if self.notes:
-            formatter.write(f"\n{self.notes}")
-        super().format_epilog(ctx, formatter)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -47,7 +56,7 @@ class Command(click.Command):
             raise
 
 
-class Group(click.Group):
+class Group(_WithEpilog, click.Group):
     """A command with actions. Its examples are those of the actions, in the order of definition."""
 
     command_class = Command
@@ -58,23 +67,11 @@ class Group(click.Group):
         self.notes = notes
 
     @property
-    def examples(self) -> str:
+    def examples(self) -> str:  # type: ignore[override]  # it is only read
         return "".join(getattr(each, "examples", "") for each in self.commands.values())
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(self.commands)
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        _write_examples(formatter, self.examples)
-        if self.notes:
-            formatter.write(f"\n{self.notes}")
-        super().format_epilog(ctx, formatter)
-
-
-def _write_examples(formatter: click.HelpFormatter, examples: str) -> None:
-    if examples:
-        with formatter.section("Examples"):
-            formatter.write(examples)
 
 
 def run_program(

@@ -16,15 +16,15 @@ REDRAW_SECONDS = 0.2
 
 
 class Progress:
-    """Counts ``what``; ``clock`` gives seconds. Without a ``total`` no bar is shown.
+    """Counts; ``label`` says what. ``clock`` gives seconds. Without a ``total`` no bar is shown.
 
     It draws at a count, at most five times a second, and starts no thread.
     """
 
     def __init__(
-        self, what: str, clock: Callable[[], float] = time.perf_counter, total: int | None = None
+        self, label: str, clock: Callable[[], float] = time.perf_counter, total: int | None = None
     ) -> None:
-        self._what = what
+        self._label = label
         self._clock = clock
         self._began = self._drawn = clock()
         self._total = total
@@ -59,7 +59,7 @@ class Progress:
         self._drawn = self._clock()
         if self._bar is None:
             self._bar = _new_bar(counted=self._total is not None)
-            self._task = self._bar.add_task(self._what, total=self._total, rate="", said="")
+            self._task = self._bar.add_task(self._label, total=self._total, rate="", said="")
             self._bar.start()
         assert self._task is not None  # noqa: S101 - made with the bar
         rate = f"{self.rate:,.0f}/s" if self.rate >= 10 else f"{self.rate:.1f}/s"
@@ -91,12 +91,12 @@ def _new_bar(*, counted: bool) -> RichProgress:
 
 
 @contextmanager
-def waiting(what: str) -> Iterator[None]:
+def waiting(label: str) -> Iterator[None]:
     """Shows what the command waits for while the block runs."""
     if not sys.stderr.isatty():
         yield
         return
     from rich.console import Console  # noqa: PLC0415 - only on a terminal
 
-    with Console(stderr=True).status(f"{what} ..."):
+    with Console(stderr=True).status(f"{label} ..."):
         yield

@@ -17,7 +17,7 @@ async def until_answered(
     ask: Callable[[str], Awaitable[None]],
     *,
     seconds: float,
-    what: str,
+    operation: str,
 ) -> None:
     """Calls ``ask`` with the address of the queue's leader, and repeats it after retriable
     failures.
@@ -40,4 +40,4 @@ async def until_answered(
                     last = error
                 await routes.recover(queue.topic, queue.broker)
     except TimeoutError:
-        raise DeadlineError(what, seconds, last) from None
+        raise DeadlineError(operation, seconds, last) from None

@@ -196,7 +196,7 @@ class Producer:
             result.queue,
             ask,
             seconds=self._config.deadline_seconds,
-            what=f"the recall of a message of {topic}",
+            operation=f"the recall of a message of {topic}",
         )
 
     async def request(

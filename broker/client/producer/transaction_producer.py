@@ -226,7 +226,7 @@ class TransactionProducer(Producer):
             queue,
             lambda address: self._say(address, queue.topic, ext, outcome, key),
             seconds=self._config.deadline_seconds,
-            what=f"the end of a transaction of {queue.topic}",
+            operation=f"the end of a transaction of {queue.topic}",
         )
 
     async def _say(

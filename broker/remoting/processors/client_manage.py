@@ -211,8 +211,8 @@ def _subscriptions(data: Mapping[str, Any]) -> list[Subscription]:
     return subscriptions
 
 
-def _check_size(what: str, name: str) -> None:
+def _check_size(kind: str, name: str) -> None:
     if len(name) > CLIENTS.name_size_max:
         raise FieldError(
-            f"{what} has {len(name)} characters, at most {CLIENTS.name_size_max} are allowed"
+            f"{kind} has {len(name)} characters, at most {CLIENTS.name_size_max} are allowed"
         )

@@ -14,15 +14,15 @@ from store.quoting import quoted
 
 
 def json_object(
-    request: Frame, what: str, marks_max: int = BODY_LIMITS.json_marks
+    request: Frame, subject: str, marks_max: int = BODY_LIMITS.json_marks
 ) -> Mapping[str, Any]:
-    """The body of a request; errors call it ``what``. Raises :class:`FieldError`."""
+    """The body of a request; errors call it ``subject``. Raises :class:`FieldError`."""
     try:
         check_marks(request.body, marks_max)
         value = decode_json(request.body)
     except ValueError as error:
         raise FieldError(f"the body is not JSON: {error}") from None
-    return _object(value, what)
+    return _object(value, subject)
 
 
 def objects_of(body: Mapping[str, Any], name: str) -> Sequence[Mapping[str, Any]]:
@@ -42,7 +42,7 @@ def text_of(body: Mapping[str, Any], name: str) -> str:
     return value
 
 
-def _object(value: object, what: str) -> Mapping[str, Any]:
+def _object(value: object, subject: str) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        raise FieldError(f"{what} is not a JSON object")
+        raise FieldError(f"{subject} is not a JSON object")
     return value

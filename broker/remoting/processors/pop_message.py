@@ -223,7 +223,7 @@ class PopProcessor:
         return told
 
     def _batch_handles(self, each: Mapping[str, Any], most: int) -> Iterator[str]:
-        """A handle for each message of a reception; an offset is ``so`` and the number of a bit."""
+        """A handle for each received message; an offset is ``so`` and the number of a bit."""
         try:
             start, delivered_ms, invisible_ms, tag, queue_id = (
                 integer(each.get(name)) for name in ("so", "pt", "it", "rq", "q")

@@ -67,18 +67,18 @@ class _SendTemplate(NamedTuple):
 
 def read_templated_header(request: TemplatedFrame, names: HeaderNames) -> SendRequest | None:
     """As :func:`read_header`; None for a header with rare fields."""
-    model = request.template.cached
-    if not isinstance(model, _SendTemplate):
+    template = request.template.cached
+    if not isinstance(template, _SendTemplate):
         # Java's and Go's clients always send false, which stands in the compared bytes.
         if ext_bool(request, names.batch, False):
             return None
         header = read_header(request, names)
         if ext_int(request, names.sys_flag) & SYS_FLAG_TRANSACTION:
             return header  # whether that is allowed depends on the properties
-        model = request.template.cached = _SendTemplate(
+        template = request.template.cached = _SendTemplate(
             header.topic, header.sys_flag, header.flag, header.reconsume_times, header.options
         )
-    topic, sys_flag, flag, reconsume_times, options = model
+    topic, sys_flag, flag, reconsume_times, options = template
     born, queue = request.values[1:3]
     try:
         born_timestamp = int(born)

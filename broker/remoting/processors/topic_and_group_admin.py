@@ -31,8 +31,8 @@ from broker.topics_and_groups import (
     TopicConfig,
     check_group_name,
     check_topic_name,
+    message_type_flag,
     retry_topic,
-    with_message_type,
 )
 from store.quoting import quoted
 
@@ -230,5 +230,5 @@ def _typed_flag(
         typed = 0 if known is None else known.sys_flag & MESSAGE_TYPE_MASK
     else:
         named = attributes[MESSAGE_TYPE]
-        typed = 0 if named is None else with_message_type(0, named)
+        typed = 0 if named is None else message_type_flag(named)
     return sys_flag & ~MESSAGE_TYPE_MASK | typed

@@ -26,10 +26,10 @@ class FrameError(RemotingError):
     The rest of the stream cannot be parsed then, so the connection is closed.
     """
 
-    def __init__(self, what: str, *, byte: int = 0) -> None:
-        self.what = what = shortened(what)
+    def __init__(self, reason: str, *, byte: int = 0) -> None:
+        self.reason = reason = shortened(reason)
         self.byte = byte
-        super().__init__(f"frame, byte {byte}: {what}")
+        super().__init__(f"frame, byte {byte}: {reason}")
 
 
 class RequestError(RemotingError):
@@ -74,9 +74,9 @@ class CallError(RemotingError):
 
     retriable = True
 
-    def __init__(self, address: str, what: str) -> None:
+    def __init__(self, address: str, reason: str) -> None:
         self.address = address
-        super().__init__(f"{address}: {what}")
+        super().__init__(f"{address}: {reason}")
 
 
 class ConnectFailedError(CallError):

@@ -256,13 +256,12 @@ def encode_request(
     body_size: int = 0,
     *,
     flag: int = 0,
-    remark: str | None = None,
     serialization: int = 0,
 ) -> bytes:
     """Prefix and header of a request; ``body_size`` bytes of body must follow."""
     if serialization == 1:
-        return _encode_binary(code, opaque, flag, remark, ext, body_size)
-    return _encode_json(code, opaque, flag, remark, ext, body_size)
+        return _encode_binary(code, opaque, flag, None, ext, body_size)
+    return _encode_json(code, opaque, flag, None, ext, body_size)
 
 
 def _encode_json(  # noqa: PLR0917 - hot path

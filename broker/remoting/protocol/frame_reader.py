@@ -79,7 +79,7 @@ class FrameReader:
         data_size = len(data)
         unpack_prefix = PREFIX.unpack_from
         templates = self._templates
-        models = templates.by_size
+        by_size = templates.by_size
         while data_size - start >= _PREFIX_SIZE:
             total, mark = unpack_prefix(data, start)
             body_start = start + _PREFIX_SIZE + (mark & 0xFFFFFF)
@@ -93,10 +93,10 @@ class FrameReader:
             if end > data_size:
                 break
             # The serialization of JSON is 0, so the second word is the size of the header.
-            model = models.get(mark)
+            template = by_size.get(mark)
             frame: Frame | None = None
-            if model is not None:
-                frame = model.read(data, start + _PREFIX_SIZE, body_start, end)
+            if template is not None:
+                frame = template.read(data, start + _PREFIX_SIZE, body_start, end)
             if frame is None:
                 header = data[start + _PREFIX_SIZE : body_start]
                 frame = decode_header(mark >> 24, header, data[body_start:end])

@@ -90,15 +90,15 @@ class TemplatedFrame(Frame):
         text: str,
         body: bytes,
     ) -> None:
-        model = template.frame
-        self.code = model.code
+        known = template.frame
+        self.code = known.code
         self.opaque = opaque
-        self.flag = model.flag
-        self.version = model.version
-        self.language = model.language
-        self.remark = model.remark
+        self.flag = known.flag
+        self.version = known.version
+        self.language = known.language
+        self.remark = known.remark
         self.body = body
-        self.serialization = model.serialization
+        self.serialization = known.serialization
         self.template = template
         self.values = values
         """The opaque, and the varying words: born timestamp and queue of a sent message, ``msgId``,
@@ -258,9 +258,9 @@ class HeaderTemplateCache:
         found.hits = 0  # it was tried
         self.by_size[mark] = found
 
-    def _drop(self, models: Collection[HeaderTemplate | NoTemplate]) -> None:
-        hits = sum(model.hits for model in models)
-        self._unused = 0 if hits >= len(models) else self._unused + len(models)
+    def _drop(self, templates: Collection[HeaderTemplate | NoTemplate]) -> None:
+        hits = sum(each.hits for each in templates)
+        self._unused = 0 if hits >= len(templates) else self._unused + len(templates)
 
 
 def _names(header: bytes, frame: Frame) -> _Varying | None:
@@ -283,8 +283,8 @@ def _template(header: bytes, frame: Frame, names: _Varying) -> HeaderTemplate | 
     if spans is None:
         return None
     # Without the body, which would stay in memory with the template.
-    model = decode_header(frame.serialization, header, b"")
-    found = HeaderTemplate(header, model, names, spans)
+    without_body = decode_header(frame.serialization, header, b"")
+    found = HeaderTemplate(header, without_body, names, spans)
     other = bytearray(header)
     for start, end in spans:
         seven = header[start : start + 1] == b"7"

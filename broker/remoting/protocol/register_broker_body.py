@@ -248,16 +248,16 @@ def _queue_data(config: Mapping[str, Any]) -> QueueData:
     )
 
 
-def _json_object(data: bytes, what: str) -> Mapping[str, Any]:
+def _json_object(data: bytes, subject: str) -> Mapping[str, Any]:
     try:
-        return _mapping(decode_json(data), what)
+        return _mapping(decode_json(data), subject)
     except ValueError as error:
-        raise FieldError(f"{what} is not JSON: {error}") from None
+        raise FieldError(f"{subject} is not JSON: {error}") from None
 
 
-def _mapping(value: object, what: str) -> Mapping[str, Any]:
+def _mapping(value: object, subject: str) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        raise FieldError(f"{what} is not a JSON object")
+        raise FieldError(f"{subject} is not a JSON object")
     return value
 
 

@@ -1,20 +1,20 @@
-"""Planted bugs R of POP: receptions, acknowledgements, message groups and dead letters."""
+"""Planted bugs R of POP: deliveries, acknowledgements, message groups and dead letters."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import broker.pop.receivable_messages
 import broker.pop.receiver
-import broker.pop.reception
 from broker.group_commit.pending_batch import Completion
 from broker.group_commit.pending_pop import PendingPop, PendingPopQueue
 from broker.pop.dead_letters import DeadLetters, attempts_max
 from broker.pop.pop import Pop
 from broker.pop.pop_request import ReceiptResult, ReceiptStatus
 from broker.pop.receipt_handle import ReceiptHandle, parse_handle
+from broker.pop.receivable_messages import ReceivableMessages, Search
 from broker.pop.receiver import Receiver
-from broker.pop.reception import Reception, Search
 from broker.state.commands import Command, PopAck
 from broker.state.pop_queues import PopDelivery, PopKey, PopQueue, PopQueues, pack_runs
 from broker.topics_and_groups import GroupConfig
@@ -47,9 +47,9 @@ def given_before_it_is_committed(patch: Patch) -> None:
         attempt: Any,
         key: PopKey,
         pending: PendingPopQueue,
-        reception: Reception,
+        receivable: ReceivableMessages,
     ) -> Any:
-        received, again = give(receiver, attempt, key, pending, reception)
+        received, again = give(receiver, attempt, key, pending, receivable)
         if received is not None:
             committed = receiver._loop.create_future()
             committed.set_result(None)
@@ -87,7 +87,7 @@ def visible_too_early(patch: Patch) -> None:
 
 
 def attempts_not_counted(patch: Patch) -> None:
-    """Each reception is the first of its message."""
+    """Each delivery is the first of its message."""
 
     @patch.instead(PopQueue, "receive")
     def forgetful(
@@ -134,7 +134,7 @@ def given_up_one_attempt_early(patch: Patch) -> None:
 def message_groups_ignored(patch: Patch) -> None:
     """In FIFO order a message goes out while an earlier one of its message group is out."""
 
-    @patch.instead(broker.pop.reception, "_turns")
+    @patch.instead(broker.pop.receivable_messages, "_turns")
     def all_of_them(
         search: Search, pending: PendingPopQueue
     ) -> tuple[list[tuple[int, PopDelivery]], set[int], int]:
@@ -171,7 +171,7 @@ def pending_deliveries_outlive_their_leader(patch: Patch) -> None:
 
 
 def one_message_passed_over(patch: Patch) -> None:
-    """The cursor moves one message too far with each full reception."""
+    """The cursor moves one message too far with each full receive request."""
     give = Receiver._give
 
     @patch.instead(Receiver, "_give")
@@ -180,12 +180,12 @@ def one_message_passed_over(patch: Patch) -> None:
         attempt: Any,
         key: PopKey,
         pending: PendingPopQueue,
-        reception: Reception,
+        receivable: ReceivableMessages,
     ) -> Any:
         _first, end = receiver._reader.offsets(*key[1:])
-        if reception.receive and reception.next_offset < end:
-            reception.next_offset += 1
-        return give(receiver, attempt, key, pending, reception)
+        if receivable.receive and receivable.next_offset < end:
+            receivable.next_offset += 1
+        return give(receiver, attempt, key, pending, receivable)
 
 
 def ended_deliveries_stay_due(patch: Patch) -> None:

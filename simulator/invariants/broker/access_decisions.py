@@ -33,6 +33,7 @@ from simulator.workload.account_requests import (
     AccountListener,
     AccountRequest,
 )
+from simulator.workload.name_server import NAME_SERVERS
 from store.log.entry import Entry
 from store.message.batch import Batch
 
@@ -171,14 +172,13 @@ class AccessDecisions(BatchInvariant, AccountListener):
     """Takes each committed entry apart once, at the first node that applies it."""
 
     def __init__(
-        self, hosts: Sequence[Host], history: AccountHistory, topics: Sequence[str], server: str
+        self, hosts: Sequence[Host], history: AccountHistory, topics: Sequence[str]
     ) -> None:
-        """``topics``: those to which the clients send. ``server`` is the NameServer, which knows
-        nobody but the first admin and the cluster."""
+        """``topics``: those to which the clients send. The NameServer knows nobody but the first
+        admin and the cluster."""
         self._applied = {host.name: -1 for host in hosts}
         self._history = history
         self._topics = topics
-        self._server = server
         self._told = -1
         self._tables: list[tuple[int, _Table]] = [(-1, {})]
         self._changes: dict[tuple[str, _Account | None], list[AccountRequest]] = {}
@@ -203,7 +203,7 @@ class AccessDecisions(BatchInvariant, AccountListener):
                 raise Violation(f"{request} is refused, though it may: {remark}")
         elif code in DONE and not self._may(request):
             raise Violation(f"{request} is served, though it may not")
-        elif code == 0 and request.code in CHANGES and request.address != self._server:
+        elif code == 0 and request.code in CHANGES and request.address != NAME_SERVERS:
             self._is_told(request)
 
     def _is_told(self, request: AccountRequest) -> None:
@@ -219,7 +219,7 @@ class AccessDecisions(BatchInvariant, AccountListener):
         return any(may(request, table) for table in self._judges(request, of_told=of_told))
 
     def _judges(self, request: AccountRequest, *, of_told: bool) -> Sequence[_Table]:
-        if request.address == self._server:
+        if request.address == NAME_SERVERS:
             return [{}]
         window = self._windows[request.number]
         first = window.told if of_told else window.applied

@@ -149,16 +149,18 @@ class PopDeliveries(BatchInvariant):
         offsets = _runs(command.runs)
         self._advance(group, queue_id, queue, command.next_offset, offsets)
         for offset in offsets:
-            what = f"{group} is given {queue_id}:{offset}"
+            event = f"{group} is given {queue_id}:{offset}"
             if offset in queue.done:
-                raise Violation(f"{what}, which it has acknowledged")
+                raise Violation(f"{event}, which it has acknowledged")
             known = queue.out.setdefault(offset, _Delivery(0, 0))
             if known.visible_ms > now_ms:
-                raise Violation(f"{what} {known.visible_ms - now_ms} ms before it is visible again")
+                raise Violation(
+                    f"{event} {known.visible_ms - now_ms} ms before it is visible again"
+                )
             if known.attempt == ATTEMPTS_MAX:
-                raise Violation(f"{what} once more than its group tries")
+                raise Violation(f"{event} once more than its group tries")
             if group in self._fifo:
-                self._check_order(what, queue_id, queue, offset)
+                self._check_order(event, queue_id, queue, offset)
             known.attempt += 1
             known.visible_ms = command.visible_ms
             self.received_again += known.attempt > 1
@@ -178,30 +180,30 @@ class PopDeliveries(BatchInvariant):
             queue.out.setdefault(offset, _Delivery(0, 0))
         queue.next = max(queue.next, next_offset)
 
-    def _check_order(self, what: str, queue_id: int, queue: _Queue, offset: int) -> None:
+    def _check_order(self, event: str, queue_id: int, queue: _Queue, offset: int) -> None:
         messages = self._messages[queue_id]
         of = messages[offset].message_group
         for earlier in queue.out:
             if earlier < offset and messages[earlier].message_group == of:
-                raise Violation(f"{what} before {earlier} of its message group is done")
+                raise Violation(f"{event} before {earlier} of its message group is done")
 
     def _end(self, command: PopAck, queue: _Queue, offset: int, dead: list[int]) -> None:
         group, queue_id = command.group, command.queue_id
         known = queue.out.pop(offset, None)
-        what = f"{queue_id}:{offset} of {group}"
+        event = f"{queue_id}:{offset} of {group}"
         if known is None:
-            raise Violation(f"{what} ends twice")
+            raise Violation(f"{event} ends twice")
         number = self._messages[queue_id][offset].number
         if number in dead:
             dead.remove(number)
             self.dead_letters += 1
             queue.done[offset] = -1
             if known.attempt != ATTEMPTS_MAX:
-                raise Violation(f"{what} is a dead letter after {known.attempt} attempts")
+                raise Violation(f"{event} is a dead letter after {known.attempt} attempts")
         elif (group, queue_id, offset) in self._asked:
             queue.done[offset] = known.visible_ms
         else:
-            raise Violation(f"{what} ends, and nobody has acknowledged it")
+            raise Violation(f"{event} ends, and nobody has acknowledged it")
 
     def _expires(self, queue_id: int, offset: int) -> None:
         if self._messages[queue_id][offset].position >= self._expired_position:
@@ -236,12 +238,12 @@ class PopDeliveries(BatchInvariant):
         """An answer had this message."""
         queue = self._queues.get((receipt.group, receipt.queue_id), _Queue())
         attempt = record.reconsume_times + 1
-        what = f"{member} is given {receipt.queue_id}:{receipt.offset}"
+        event = f"{member} is given {receipt.queue_id}:{receipt.offset}"
         if (receipt.offset, attempt, receipt.pop_ms) not in queue.given:
-            raise Violation(f"{what}, attempt {attempt}, and the log does not say so")
+            raise Violation(f"{event}, attempt {attempt}, and the log does not say so")
         number = self._messages[receipt.queue_id][receipt.offset].number
         if number_of(record.body) != number:
-            raise Violation(f"{what}, which is another message")
+            raise Violation(f"{event}, which is another message")
 
     def asks(self, receipt: Receipt) -> None:
         """A member is about to acknowledge it."""
@@ -251,11 +253,11 @@ class PopDeliveries(BatchInvariant):
         """The broker said so."""
         queue = self._queues.get((receipt.group, receipt.queue_id), _Queue())
         visible_ms = queue.done.get(receipt.offset)
-        what = f"the ack of {receipt.queue_id}:{receipt.offset} by {member}"
+        event = f"the ack of {receipt.queue_id}:{receipt.offset} by {member}"
         if visible_ms is None:
-            raise Violation(f"{what} is answered, and is not in the log")
+            raise Violation(f"{event} is answered, and is not in the log")
         if visible_ms != receipt.visible_ms:
-            raise Violation(f"{what} counts, with a handle of another delivery")
+            raise Violation(f"{event} counts, with a handle of another delivery")
 
     def is_done(self, group: str) -> bool:
         """Whether each message is acknowledged, a dead letter, or expired."""

@@ -94,12 +94,12 @@ class QueueFiles:
                 size_max = following - start
                 self._report_size(start, size_max, sizes[start], " before the next file", log)
 
-    def _report_size(self, start: int, most: int, size: int, what: str, log: FindingLog) -> None:
+    def _report_size(self, start: int, most: int, size: int, detail: str, log: FindingLog) -> None:
         log.add(
             FindingKind.CONSUME_QUEUE,
             f"{self._files.directory}/{segment_name(start)}",
             most,
-            f"at most {most} bytes{what}",
+            f"at most {most} bytes{detail}",
             f"{size} bytes",
             EXTRA,
         )

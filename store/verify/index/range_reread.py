@@ -247,7 +247,7 @@ class _KeyComparison:
                     raise DamagedError(path, 8, f"positions from {file.first_position}")
             except DamagedError as error:
                 is_whole, at = False, damaged_byte(self._fs, error)
-                self._report(error.path, at, "a key index file", error.what)
+                self._report(error.path, at, "a key index file", error.reason)
                 file = IndexFile(path, start, following - 1, 0, 0, 0, 0)
             if file.last_position >= begin:
                 yield file, is_whole

@@ -21,12 +21,12 @@ _U32 = 0xFFFFFFFF
 class BatchMismatchError(StoreError):
     """A batch contradicts itself. ``byte`` counts from the start of the entry."""
 
-    def __init__(self, byte: int, what: str, expected: object, found: object) -> None:
+    def __init__(self, byte: int, reason: str, expected: object, found: object) -> None:
         self.byte = byte
-        self.what = what
+        self.reason = reason
         self.expected = expected
         self.found = found
-        super().__init__(f"byte {byte}: {what}: expected {expected}, found {found}")
+        super().__init__(f"byte {byte}: {reason}: expected {expected}, found {found}")
 
 
 def checked_columns(entries: Sequence[Entry], topics: TopicNumbers) -> BatchColumns:
@@ -61,8 +61,8 @@ def check_batch(entry: Entry, batch: Batch) -> None:
             found = (record.topic, record.queue_id, record.queue_offset, record.position)
             expected = (run.topic, run.queue_id, offset, base + place)
             if found != expected:
-                what = "topic, queue, offset and position"
-                raise BatchMismatchError(at, what, expected, found)
+                reason = "topic, queue, offset and position"
+                raise BatchMismatchError(at, reason, expected, found)
             stored_ms, properties = record.store_timestamp, record.properties
             code = row_code(run.topic, run.queue_id, properties, stored_ms)
             row, right = next(rows), (base + place, record.size, code)

@@ -201,7 +201,7 @@ class DamagedLogWalk(LogWalk):
         else:
             expected = f"entry {index}"
             if hole.error.expected is not None:
-                expected += f" with {hole.error.what} {hole.error.expected}"
+                expected += f" with {hole.error.reason} {hole.error.expected}"
             self._log.add(FindingKind.ENTRY, path, byte, expected, found, first=index, last=last)
 
     def _next_whole(self, hole: Hole) -> Entry | None:
@@ -235,4 +235,4 @@ class DamagedLogWalk(LogWalk):
 
 
 def _describe(error: CorruptEntryError) -> str:
-    return error.what if error.found is None else f"{error.what} {error.found}"
+    return error.reason if error.found is None else f"{error.reason} {error.found}"

@@ -257,8 +257,8 @@ class BrokerTables:
         match step:
             case [str(name), *fields] if name == "offset" or name in POP_SIZES:
                 self._move(name, fields)
-            case ["topic" | "topic-retention" | "delete-topic" as what, name, *fields, time_ms]:
-                self._change_topic(what, name, fields, time_ms)
+            case ["topic" | "topic-retention" | "delete-topic" as kind, name, *fields, time_ms]:
+                self._change_topic(kind, name, fields, time_ms)
             case ["group", name, *config, time_ms]:
                 self.groups[name] = [name, *config]
                 self._change("groups", time_ms)
@@ -300,13 +300,13 @@ class BrokerTables:
                 for offset, _ in list(takewhile(lambda each: each[1][0] < position, opened)):
                     del self.transactions[offset]
 
-    def _change_topic(self, what: str, name: str, fields: list[Any], time_ms: int) -> None:
+    def _change_topic(self, kind: str, name: str, fields: list[Any], time_ms: int) -> None:
         known = self.topics.get(name)
-        if what == "topic":
+        if kind == "topic":
             self.topics[name] = [name, *fields, *(known or [])[_TOPIC_FIELDS:]]
         elif known is None:
             return
-        elif what == "topic-retention":
+        elif kind == "topic-retention":
             retention = [each for each in fields if each]
             self.topics[name] = [*known[:_TOPIC_FIELDS], *retention]
         else:

@@ -30,4 +30,4 @@ def test_calls_and_the_time_of_their_server_are_counted() -> None:
 @pytest.mark.processes
 def test_a_load_that_cannot_be_made_says_why() -> None:
     with pytest.raises(LoadError, match=r"(?s)the load failed: .*UNAVAILABLE"):
-        _rounds(replace(JOB, what=SEND, target=free_address()))
+        _rounds(replace(JOB, operation=SEND, target=free_address()))

@@ -84,7 +84,7 @@ async def test_a_restart_keeps_deliveries_and_attempts(loop: NetworkedLoop, tmp_
         assert member.offset == 3
 
 
-async def test_the_clock_never_runs_behind_the_last_reception(
+async def test_the_clock_never_runs_behind_the_last_delivery(
     loop: NetworkedLoop, tmp_path: Path
 ) -> None:
     async with running_broker(loop, tmp_path, clock_runs=True) as broker:
@@ -118,7 +118,7 @@ async def test_an_unknown_outcome_is_told(broker: SingleBroker) -> None:
     broker.log_executor.release()
 
 
-async def test_a_refused_reception_that_nobody_waits_for_stops_no_node(
+async def test_a_refused_delivery_that_nobody_waits_for_stops_no_node(
     broker: SingleBroker,
 ) -> None:
     """The request has its answer already: another queue was refused first."""

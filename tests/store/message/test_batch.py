@@ -260,4 +260,4 @@ def test_a_batch_that_contradicts_itself_is_told_with_place_and_reason(
     entry = build_entry(EntryKind.DATA, 5, 1, POSITION, 0, [data[HEADER_SIZE:]])
     with pytest.raises(BatchMismatchError) as caught:
         check_batch(entry, decode_batch(entry.body))
-    assert (caught.value.byte, caught.value.what) == (byte, what)
+    assert (caught.value.byte, caught.value.reason) == (byte, what)

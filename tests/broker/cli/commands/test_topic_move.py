@@ -125,8 +125,8 @@ def test_what_comes_while_the_command_waits_for_an_answer_is_seen(
 ) -> None:
     groups = TwoGroups(a=CLOSED, b=SOURCE)
 
-    def answer_slowly(what: str, *, yes: bool) -> None:
-        assert what == "Delete orders and its 14 messages on a"
+    def answer_slowly(question: str, *, yes: bool) -> None:
+        assert question == "Delete orders and its 14 messages on a"
         assert not yes
         groups.lag = 1
 

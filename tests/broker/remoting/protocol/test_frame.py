@@ -185,7 +185,7 @@ def test_a_binary_frame_with_any_byte_changed_decodes_or_raises_frame_error(
     try:
         frame = decode_frame(bytes(data))
     except FrameError as error:
-        assert error.what  # noqa: PT017 - any bytes, not all raise
+        assert error.reason  # noqa: PT017 - any bytes, not all raise
     else:
         assert frame.serialization in (0, 1)
 
@@ -231,7 +231,7 @@ def test_any_json_header_decodes_or_raises_frame_error(header: object) -> None:
 def test_a_json_header_that_is_none_is_named(header: bytes, what: str) -> None:
     with pytest.raises(FrameError) as caught:
         decode_frame(json_frame(header))
-    assert caught.value.what.startswith(what)
+    assert caught.value.reason.startswith(what)
 
 
 def test_a_header_as_large_as_allowed_is_decoded() -> None:
@@ -262,7 +262,7 @@ def test_a_header_as_large_as_allowed_is_decoded() -> None:
 def test_a_prefix_that_begins_no_frame_is_named(prefix: bytes, what: str) -> None:
     with pytest.raises(FrameError) as caught:
         decode_frame(prefix)
-    assert caught.value.what.startswith(what)
+    assert caught.value.reason.startswith(what)
 
 
 def test_a_frame_shows_itself_without_its_body() -> None:

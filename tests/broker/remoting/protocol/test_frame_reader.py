@@ -121,7 +121,7 @@ def test_arbitrary_chunks_give_frames_or_frame_error(pieces: list[bytes]) -> Non
     try:
         frames = read_all(reader, pieces)
     except FrameError as error:
-        assert error.what  # noqa: PT017 - either outcome is right
+        assert error.reason  # noqa: PT017 - either outcome is right
     else:
         assert all(isinstance(frame, Frame) for frame in frames)
 

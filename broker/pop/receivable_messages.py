@@ -48,7 +48,7 @@ class Candidate(NamedTuple):
 
 
 @dataclass(slots=True)
-class Reception:
+class ReceivableMessages:
     """The messages found in one queue."""
 
     next_offset: int
@@ -76,7 +76,7 @@ class Search(NamedTuple):
     """The most new deliveries to make."""
 
 
-class ReceptionFinder:
+class ReceivableMessageFinder:
     """Finds and loads messages on the leader."""
 
     def __init__(
@@ -86,7 +86,7 @@ class ReceptionFinder:
         self._reader = reader
         self._loop = loop
 
-    async def find(self, search: Search, pending: PendingPopQueue) -> Reception:
+    async def find(self, search: Search, pending: PendingPopQueue) -> ReceivableMessages:
         """The messages that may be received. Raises :class:`~store.errors.StoreError`.
 
         The deliveries may change while records are read from disk. The caller checks whether
@@ -112,18 +112,18 @@ class ReceptionFinder:
             found = self._reader.find(*search.key[1:], first, scanned, codes_wanted)
             if found.next_offset < first:
                 found = None  # the queue ends before the cursor
-        reception = Reception(first if found is None else found.next_offset)
+        receivable = ReceivableMessages(first if found is None else found.next_offset)
         new_ranges = () if found is None else found.ranges
         parts = await self._load([*ranges, *new_ranges])
         for (offset, delivery), code, record in zip(again, codes, parts, strict=False):
-            self._sort(search, reception, Candidate(offset, record, delivery), code)
+            self._sort(search, receivable, Candidate(offset, record, delivery), code)
         if found is not None and new_ranges:
             new = parts[len(ranges) :]
             if search.wanted.selector is not None:
                 found, new = selected(search.wanted.selector, first, found, new, limits)
-                reception.next_offset = found.next_offset
-            self._add_new(search, reception, new, blocked)
-        return reception
+                receivable.next_offset = found.next_offset
+            self._add_new(search, receivable, new, blocked)
+        return receivable
 
     async def records(self, key: PopKey, offsets: Sequence[int]) -> Sequence[Bytes]:
         """The records of a queue at these offsets. Raises :class:`~store.errors.StoreError`."""
@@ -159,22 +159,22 @@ class ReceptionFinder:
         return await loaded
 
     @staticmethod
-    def _sort(search: Search, reception: Reception, each: Candidate, code: int) -> None:
+    def _sort(search: Search, receivable: ReceivableMessages, each: Candidate, code: int) -> None:
         """Adds a message that was received before, or waited, to its part of the result."""
         codes, selector, _ = search.wanted
         attempt = 0 if each.delivery is None else each.delivery.attempt
         if attempt >= search.attempts_max:
-            reception.exhausted.append(each)
+            receivable.exhausted.append(each)
         elif (codes is not None and code not in codes) or (
             selector is not None and not selector.matches(properties_of(each.record))
         ):
-            reception.unwanted.append(each.offset)
+            receivable.unwanted.append(each.offset)
         else:
-            reception.receive.append(each)
+            receivable.receive.append(each)
 
     @staticmethod
     def _add_new(
-        search: Search, reception: Reception, parts: Sequence[Bytes], blocked: set[int]
+        search: Search, receivable: ReceivableMessages, parts: Sequence[Bytes], blocked: set[int]
     ) -> None:
         for part in parts:
             for start, end in record_bounds(part):
@@ -182,11 +182,11 @@ class ReceptionFinder:
                 (offset,) = _QUEUE_OFFSET.unpack_from(record)
                 if search.fifo:
                     group_hash = message_group_hash(record)
-                    reception.waiting.append((offset, group_hash))
-                    if group_hash in blocked or len(reception.receive) >= search.messages:
+                    receivable.waiting.append((offset, group_hash))
+                    if group_hash in blocked or len(receivable.receive) >= search.messages:
                         continue
                     blocked.add(group_hash)
-                reception.receive.append(Candidate(offset, record, None))
+                receivable.receive.append(Candidate(offset, record, None))
 
 
 def _visible(search: Search, pending: PendingPopQueue) -> list[tuple[int, PopDelivery]]:
