@@ -130,7 +130,8 @@ class Replicator:
         """Asks again what the peer holds: with asynchronous flush a power failure may have taken
         something."""
         before = self.peers[peer]
-        progress = self._progress(before.match_index + 1 or self._end, now)
+        first = self._end if before.match_index < 0 else self._unconfirmed_from(before)
+        progress = self._progress(first, now)
         progress.heard_at = before.heard_at  # a link that flaps is no sign of life
         progress.connected = before.connected
         progress.incarnation = before.incarnation
@@ -140,6 +141,11 @@ class Replicator:
         progress.lost = before.lost
         self.peers[peer] = progress
         return progress
+
+    def _unconfirmed_from(self, progress: Progress) -> int:
+        """The first entry that can be sent and is not confirmed. A follower may hold more than it
+        has confirmed: only its answer tells that it lacks what retention removed here."""
+        return max(progress.match_index + 1, self._log.first_index)
 
     def lost(self, peer: str) -> None:
         """A link broke: nothing is sent until it is back."""
@@ -290,5 +296,5 @@ class Replicator:
                 progress.sent_at is not None
                 and now - progress.sent_at >= self._config.resend_seconds
             ):
-                progress.probe_from(progress.match_index + 1)
+                progress.probe_from(self._unconfirmed_from(progress))
             self.replicate(peer, commit_index, now)

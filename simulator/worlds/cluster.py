@@ -109,6 +109,7 @@ class Cluster(Group[H]):
                 each.acted for each in group.invariants if type(each).acted is not Invariant.acted
             ]
         self._healing = False
+        self._repaired: list[DamageRepaired] = []
         self._failure: asyncio.Future[None] = loop.create_future()
         loop.set_exception_handler(self._failed)
 
@@ -183,6 +184,8 @@ class Cluster(Group[H]):
 
     def _all_are_back(self) -> bool:
         """Whether all hosts that must run are voters. A removed node may be late."""
+        for repaired in self._repaired:
+            repaired()  # which notes when the last entry was repaired
         return not self._healing or all(bring_back(group) for group in self.groups)
 
     async def run(self, seconds: float, client_seconds: float | None = None) -> None:
@@ -230,7 +233,7 @@ class Cluster(Group[H]):
         self.heal_network()
         for host in self._all_hosts:
             host.work_again()
-        repaired = [DamageRepaired(group.hosts) for group in self.groups]
+        self._repaired = [DamageRepaired(group.hosts) for group in self.groups]
         self._healing = True
         await self.until(self._all_are_back, "all are voters")
         await self.until(
@@ -238,7 +241,7 @@ class Cluster(Group[H]):
         )
         await self._heal_workloads(self._prepares(True))
         await self._heal_workloads(self._prepares(False))
-        await self.until(lambda: all(each() for each in repaired), "damage is repaired")
+        await self.until(lambda: all(each() for each in self._repaired), "damage is repaired")
         await self.until(lambda: all(group.agrees() for group in self.groups), "the replicas agree")
         settled = self._state()
         await self.pass_time(QUIET_SECONDS)

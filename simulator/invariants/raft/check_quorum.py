@@ -2,11 +2,12 @@
 
 The sources are check-quorum (thesis 6.2) and ``docs/safety.md``. The check runs whenever the leader
 sends heartbeats, by its own clock. A leader that sent none for a while was paused, or its disk was
-slow; then the time starts again.
+slow; then the time starts again. So it does when other nodes become the voters.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from dledger.raft.messages import AppendAccepted, AppendRejected, Heartbeat, HeartbeatResponse
@@ -57,6 +58,8 @@ class LeadershipTimeLimits(Invariant):
         self._changed(core, known, now)
 
     def _answered(self, core: RaftView, known: _Leadership, now: float) -> None:
+        if known.quorums != core.configuration.quorums:
+            known.quorums, known.since = core.configuration.quorums, now
         since = now - ANSWERED_ELECTIONS * core.config.election_seconds
         if known.since > since:
             return
@@ -89,5 +92,6 @@ class _Leadership:
         self.key = (boot, term)
         self.term = term
         self.since = self.beat_at = now
+        self.quorums: Sequence[Collection[str]] = ()
         self.answered: dict[str, float] = {}
         self.change: tuple[int, float] | None = None  # the joint configuration's index, since when
