@@ -62,11 +62,13 @@ class _Received(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """The result of a look at the queues. ``visible_ms``: when the next delivery becomes
-    visible."""
+    """The result of a look at the queues."""
 
     result: PopResult
     visible_ms: int | None = None
+    """When the next delivery becomes visible."""
+    committed: Sequence[asyncio.Future[None]] = ()
+    """Only then may the messages be given out."""
 
 
 class Receiver:
@@ -97,7 +99,7 @@ class Receiver:
         """When the log last got the cursor of a queue because of skipped messages."""
 
     async def take(self, request: PopRequest, group: GroupConfig, queues: Sequence[int]) -> Taken:
-        """The messages that can be received now, with their commands committed.
+        """The messages that can be received now. Their commands are added.
 
         Raises :class:`~dledger.errors.ProposeError`, :class:`~broker.errors.UnavailableError`, and
         :class:`~broker.errors.QuotaExceededError`.
@@ -132,12 +134,11 @@ class Receiver:
             next_ms = None if pending is None else pending.next_visible_ms(attempt.now_ms)
             if next_ms is not None:
                 visible_ms.append(next_ms)
-        for each in received:
-            await each.committed
         messages = tuple(message for each in received for message in each.messages)
         if messages:
             rest = sum(each.rest for each in received)
-            return Taken(PopResult(PopStatus.FOUND, messages, rest))
+            committed = [each.committed for each in received]
+            return Taken(PopResult(PopStatus.FOUND, messages, rest), committed=committed)
         status = PopStatus.FULL if full else PopStatus.NOTHING
         return Taken(PopResult(status), min(visible_ms, default=None))
 
