@@ -12,7 +12,7 @@ from typing import NamedTuple
 from broker.delivery.first_offset import begins_at_end
 from broker.delivery.message_reader import MessageReader
 from broker.delivery.replica_selection import ReplicaSelection
-from broker.errors import REFUSALS, UnavailableError
+from broker.errors import REFUSALS, UnavailableError, UnknownGroupError, UnknownTopicError
 from broker.group_commit.batcher import Batcher
 from broker.group_commit.pending_pop import PendingPopQueue
 from broker.ingest.state_quota import check_offset_quota
@@ -101,8 +101,9 @@ class Receiver:
     async def take(self, request: PopRequest, group: GroupConfig, queues: Sequence[int]) -> Taken:
         """The messages that can be received now. Their commands are added.
 
-        Raises :class:`~dledger.errors.ProposeError`, :class:`~broker.errors.UnavailableError`, and
-        :class:`~broker.errors.QuotaExceededError`.
+        Raises :class:`~dledger.errors.ProposeError`, :class:`~broker.errors.UnavailableError`,
+        :class:`~broker.errors.QuotaExceededError`, and for what is deleted meanwhile
+        :class:`~broker.errors.UnknownTopicError` or :class:`~broker.errors.UnknownGroupError`.
         """
         nonce = _nonce(request) or self._rng.randrange(1, I64_MAX)
         nonce = renewable(nonce, request.client_id) if request.auto_renew else not_renewable(nonce)
@@ -231,10 +232,14 @@ class Receiver:
     def _cursor(self, attempt: _Attempt, key: PopKey) -> PendingPopQueue:
         """The group's deliveries in the queue. The first time, the cursor is written to the log:
         otherwise the next request could begin elsewhere."""
-        batcher, (_group, topic, queue_id) = self._batcher, key
+        batcher, (group, topic, queue_id) = self._batcher, key
         first, end = self._reader.offsets(topic, queue_id)
         pending = batcher.pop_queue(key)
         if pending is None:
+            if batcher.topic(topic) is None:  # deleted during a read; so may be the group
+                raise UnknownTopicError(f"topic[{topic}] not exist, apply first please!")
+            if batcher.group(group) is None:
+                raise UnknownGroupError(f"subscription group not exist, {group}")
             offset = batcher.offset(*key)
             if offset is None:
                 check_offset_quota(batcher, self._machine.state.offset_count, *key)
