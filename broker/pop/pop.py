@@ -85,9 +85,6 @@ class Pop:
         self._loop = loop
         self._rng = rng
         self.held = HeldReceives(loop, batcher.now_ms)
-        self._turn = asyncio.Lock()
-        """Held by a request that waited for a quota, so that each counts the messages of the one
-        before."""
         self.renewal = AutoRenewal(machine, batcher)
         self._dead_letters = DeadLetters(batcher=batcher, wall_clock=wall_clock, rng=rng)
         self._receiver = Receiver(
@@ -134,11 +131,11 @@ class Pop:
     async def _first(self, request: PopRequest) -> tuple[PopResult, int | None]:
         """The first look, once the member is within its quotas; without messages if that takes
         longer than the request may wait."""
-        waits = self._waits(request)
-        if not waits:
+        quotas, waits = self.quotas, self._waits(request)
+        if quotas is None or not waits:
             return await self._take(request)
         while await self.held.pause(request, waits):
-            async with self._turn:
+            async with quotas.turn(request.caller, request.topic):
                 waits = self._waits(request)
                 if not waits:
                     return await self._take(request)
