@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from broker.group_commit.pending_pop import PendingPopQueue
 from broker.state.commands import (
+    Command,
     DeleteGroup,
     DeleteTopic,
     PopAck,
@@ -45,7 +46,11 @@ def test_a_deleted_queue_is_forgotten_once_it_is_deleted(room: Room) -> None:
     batcher, state = room.batcher, room.applied.state
     state.apply(PutTopic.of(TopicConfig("orders", 1, 1), 1))
     state.apply(PopReceive(*KEY, 3, pack_runs([0, 1, 2]), NONCE, 60_000, 0))
-    ends = (DeleteTopic("orders", 1), DeleteGroup("readers", False, 1), PopForget(*KEY))
+    ends: tuple[Command, ...] = (
+        DeleteTopic("orders", 1),
+        DeleteGroup("readers", False, 1),
+        PopForget(*KEY),
+    )
     for number, command in enumerate(ends):
         batcher.add_command(command)
         room.turn()
@@ -65,11 +70,11 @@ def test_a_deleted_queue_is_forgotten_once_it_is_deleted(room: Room) -> None:
 
 def test_a_queue_that_is_made_again_before_it_is_deleted_stays(room: Room) -> None:
     batcher, state = room.batcher, room.applied.state
-    commands = (
+    commands: list[Command] = [
         PopReceive(*KEY, 7, b"", 0, 0, 0),
         PopForget(*KEY),
         PopReceive(*KEY, 3, b"", 0, 0, 0),
-    )
+    ]
     for command in commands:
         batcher.add_command(command)
     room.turn()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -208,12 +208,12 @@ async def test_the_next_message_of_a_group_goes_though_nobody_waits_for_the_answ
     await asyncio.sleep(1)
     broker.log_executor.hold()
     handle = got.receipt_handle
-    ends: Coroutine[Any, Any, Any] = {
+    ways: dict[str, Callable[[], Coroutine[Any, Any, Any]]] = {
         "acknowledged": lambda: member.ack(got),
         "changed": lambda: member.pop.change_invisible("g", "orders", handle, 0),
         "given up": lambda: member.pop.to_dead_letter("g", "orders", handle),
-    }[ending]()
-    goes = asyncio.ensure_future(ends)
+    }
+    goes = asyncio.ensure_future(ways[ending]())
     await asyncio.sleep(0.1)
     goes.cancel()
     broker.log_executor.release()
