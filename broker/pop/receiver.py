@@ -21,7 +21,7 @@ from broker.pop.dead_letters import DeadLetters, attempts_max
 from broker.pop.pop_request import PoppedMessage, PopRequest, PopResult, PopStatus
 from broker.pop.receipt_handle import ReceiptHandle, tag_of
 from broker.pop.reception import Reception, ReceptionFinder, Search
-from broker.pop.renewed_receipts import not_renewable, renewable, renewed
+from broker.pop.renewed_receipts import nonces_of, not_renewable, renewable
 from broker.state.commands import Command, CommitOffset, PopAck, PopReceive, PopWait
 from broker.state.pop_queues import PopDelivery, PopKey, pack_runs, pack_waiting
 from broker.state.state_machine import BrokerStateMachine
@@ -174,9 +174,7 @@ class Receiver:
         pending = self._batcher.pop_queue(key)
         if pending is None:
             return None
-        nonces = {attempt.nonce}
-        if attempt.request.auto_renew:
-            nonces.add(renewed(attempt.nonce))
+        nonces = nonces_of(attempt.nonce) if attempt.request.auto_renew else {attempt.nonce}
         offsets = pending.reception(nonces, attempt.now_ms)
         if not offsets:
             return None
