@@ -98,6 +98,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._turns = 0
         self._timers: list[tuple[float, int, asyncio.TimerHandle | _Event]] = []
         self._order = count()
+        self.handle: asyncio.Handle = NEVER_CANCELLED
+        """The one that runs, within the callback of a handle."""
         self.running = Running()
 
     def time(self) -> float:
@@ -172,6 +174,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 elif event._cancelled:  # type: ignore[union-attr]  # see above
                     continue
                 else:
+                    self.handle = event  # type: ignore[assignment]  # see above
                     callback, args = event._callback, event._args  # type: ignore[union-attr, assignment]  # see above
                 try:
                     callback(*args)

@@ -108,7 +108,21 @@ class ProcessLoop(VirtualLoop):
         if self._rung > TIMERS_MAX:
             what = f"a process has more than {TIMERS_MAX} timers in second {second}: {callback}"
             raise SpinningError(what)
-        self._run(callback, *args)
+        self._take_turn(callback, *args)
+
+    def _take_turn(self, callback: Callable[..., object], *args: object) -> None:
+        """Runs what a handle is for. If the process is paused, an event that runs before may cancel
+        it."""
+        if self._process.paused:
+            self._run(self._unless_cancelled, self._loop.handle, callback, args)
+        else:
+            self._run(callback, *args)
+
+    def _unless_cancelled(
+        self, handle: asyncio.Handle, callback: Callable[..., object], args: tuple[object, ...]
+    ) -> None:
+        if not handle.cancelled():
+            callback(*args)
 
     def call_soon(
         self,
@@ -121,7 +135,7 @@ class ProcessLoop(VirtualLoop):
             # Futures and tasks name a context, and ask for no handle.
             self._soon((self._run, (callback, *args)))
             return NEVER_CANCELLED
-        ready = ReadyHandle(self._run, (callback, *args))
+        ready = ReadyHandle(self._take_turn, (callback, *args))
         self._soon(ready)
         return ready
 

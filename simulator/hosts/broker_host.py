@@ -184,6 +184,8 @@ class BrokerHost(Host):
     settings: BrokerSettings
     broker: ObservedBroker
     state_machine: ObservedStateMachine
+    _trims = True
+    """Whether an expiry may give a topic a short retention."""
 
     async def _open_service(self) -> tuple[Service, Node]:
         """See :class:`Host`."""
@@ -231,6 +233,7 @@ class BrokerHost(Host):
 
     def keeps_all(self) -> bool:
         """See :class:`Host`."""
+        self._trims = False  # an expiry may still run
         context = self.broker.context
         topics = context.machine.state.topics.items()
         found = [name for name, topic in topics if topic.retention_ms]
@@ -282,7 +285,7 @@ class BrokerHost(Host):
         if self.settings.retains:
             self.broker.retain(int((1 - EXPIRED_SHARE) * end))
         elif self.settings.trimmed_topic and node.applied_index % 2:
-            if TOPIC_RETENTION in self.features:  # an older program does not have it
+            if self._trims and TOPIC_RETENTION in self.features:  # not in an earlier program
                 self.broker.trim(self.settings.trimmed_topic)
         elif batcher.serving:
             batcher.add_command(Expire(int(EXPIRED_SHARE * end)))

@@ -109,6 +109,21 @@ def test_a_paused_process_is_called_back_late_and_in_order(
     assert log == ["first at 7", ".", "second at 7", "."]
 
 
+def test_what_a_late_event_cancels_does_not_run(
+    loop: VirtualLoop, process: Process, log: list[str]
+) -> None:
+    """As on a real loop: handles that are due at the same time can still cancel each other."""
+    mine = ProcessLoop(loop, process)
+    late = mine.call_later(2.0, log.append, "timer")
+    soon = mine.call_soon(log.append, "handle")
+    process.pause()
+    process.run(late.cancel)
+    process.run(soon.cancel)
+    loop.call_at(7.0, process.resume)
+    loop.run_until_complete(asyncio.sleep(8.0))
+    assert log == [".", ".", ".", "."]
+
+
 def test_a_process_that_dies_in_its_first_late_event_misses_the_others(
     process: Process, log: list[str]
 ) -> None:
