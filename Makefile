@@ -145,7 +145,7 @@ $(CLIENTS)/.rocketmq_2: tests/clients/rocketmq_2.lock | .venv/.test
 # Without one those tests are skipped, and say so.
 BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
 browser:
-	@for each in $(BROWSERS) $$DLEDGER_BROWSER; do command -v $$each >/dev/null && exit 0; done; \
+	@for each in $(BROWSERS) $$DLEDGER_TEST_BROWSER; do command -v $$each >/dev/null && exit 0; done; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		echo "setting up a browser ..." >&2; \
 		(apt-get update -qq && DEBIAN_FRONTEND=noninteractive \

@@ -13,6 +13,7 @@ import click
 from spark.bench.result_table import table_lines
 from spark.errors import ReplicaError, SparkSideError
 from spark.package import write_package
+from store.quoting import shortened
 from store.text_numbers import decimal_number, whole_number
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ EXIT_CODES = """\
 exit code: 0 consistent; 1 something is wrong; 2 nothing wrong was found, but something could not be
 read, or the audit could not be made
 """
+
+PATH = click.Path()
+"""A path, or a URL, as text."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
@@ -40,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         error.show()
     except click.UsageError as error:
         where = name if error.ctx is None else error.ctx.command_path
-        print(f"{where}: {error.format_message()}", file=sys.stderr)
+        print(f"{where}: {shortened(error.format_message())}", file=sys.stderr)
     except (SparkSideError, OSError) as error:
         print(f"spark {given[0]}: {error}", file=sys.stderr)
     return EXIT_UNUSABLE
@@ -89,7 +93,9 @@ def spark() -> None:
 
 
 @spark.command()
-@click.argument("path", metavar="OUT.zip", help="The archive; an existing one is replaced.")
+@click.argument(
+    "path", metavar="OUT.zip", type=PATH, help="The archive; an existing one is replaced."
+)
 def package(path: str) -> None:
     """Make the archive that spark-submit --py-files takes.
 
@@ -130,7 +136,7 @@ def package(path: str) -> None:
     help="Runs, the best counts (default: 3).",
 )
 @click.option("--linked", is_flag=True, help="Let the replicas share the files of the log.")
-@click.option("--dir", "directory", metavar="DIR", help="Where the data go meanwhile.")
+@click.option("--dir", "directory", metavar="DIR", type=PATH, help="Where the data go meanwhile.")
 @json_option
 def bench(
     *,
@@ -169,6 +175,7 @@ def bench(
 @click.argument(
     "directories",
     metavar="DIR...",
+    type=PATH,
     nargs=-1,
     required=True,
     help="A replica's snapshot or stopped data directory, or one that holds several; or a URL.",
@@ -176,12 +183,14 @@ def bench(
 @click.option(
     "--out",
     metavar="DIR",
+    type=PATH,
     help="Gets findings.parquet, ranges.parquet, report.html and, last, summary.json.",
 )
 @click.option("--master", metavar="URL", help="Spark's master (default: local[*]).")
 @click.option(
     "--acknowledged",
     metavar="FILE",
+    type=PATH,
     help="What dledger produce --json (or consume --json) printed, or message ids, one a line; "
     "- for standard input: each message must be in the log.",
 )

@@ -5,11 +5,11 @@ the traced messages. A body is a sequence of events. Each event ends with the by
 are separated by 0x01, and the first field is its kind (RocketMQ 4.x, ``TraceDataEncoder``)::
 
     Pub             time, region, group, topic, id, tags, keys, broker's address, bytes of the body,
-                    ms, type of message, offset id, success SubBefore       time, region, group,
-                    request, id, retries, keys SubAfter        request, id, ms, success, keys,
-                    outcome, time, group EndTransaction  time, region, group, topic, id, tags, keys,
-                    broker's address, type of message, transaction, state, whether it answers a
-                    check-back
+                    ms, type of message, offset id, success
+    SubBefore       time, region, group, request, id, retries, keys
+    SubAfter        request, id, ms, success, keys, outcome, time, group
+    EndTransaction  time, region, group, topic, id, tags, keys, broker's address, type of message,
+                    transaction, state, whether it answers a check-back
 
 Later clients add fields at the end; earlier clients lack some.
 """

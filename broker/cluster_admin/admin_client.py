@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, TypeVar
 
-from broker.cli.terminal.command_error import WHERE_A_NAMESERVER_IS, CommandError
+from broker.cli.terminal.command_error import WHERE_A_NAMESERVER_IS, CommandError, UsageError
 from broker.remoting.client import RemotingClient
 from broker.remoting.protocol.codes import RequestCode, ResponseCode, refusal_words
 from broker.remoting.protocol.errors import CallError, ConnectFailedError
@@ -249,7 +249,7 @@ def run_admin(namesrv: str, work: Callable[[AdminClient], Awaitable[T]], profile
             async with open_admin(namesrv, security) as admin:
                 return await work(admin)
         except CredentialsError as error:
-            raise CommandError(str(error)) from error
+            raise UsageError(str(error)) from error
 
     return run_to_its_end(session())
 

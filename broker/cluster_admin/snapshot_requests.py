@@ -11,7 +11,7 @@ from typing import Any
 
 import aiohttp
 
-from broker.cli.terminal.command_error import CommandError
+from broker.cli.terminal.command_error import UsageError
 from broker.cluster_admin.cluster_view import DOWN, NodeView
 from broker.security.credentials import CredentialsError, security_from
 
@@ -56,7 +56,7 @@ async def snapshot_requests() -> AsyncIterator[SnapshotRequests]:
         security = security_from(os.environ)
         tls = security.tls()
     except CredentialsError as error:
-        raise CommandError(str(error)) from error
+        raise UsageError(str(error)) from error
     async with aiohttp.ClientSession(
         timeout=aiohttp.ClientTimeout(total=SNAPSHOT_SECONDS),
         headers=security.credentials.http_header() if security.credentials else {},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
@@ -16,6 +16,7 @@ from broker.config.setting import ANY_NODE, Setting, settings_of
 from broker.config.setting_checks import ConfigError, one_line
 from broker.config.sources import DEFAULT, Problem, Values
 from broker.config.toml_text import CONFIG_SIZE_MAX, Path
+from broker.config.variables import misspelt_variables
 from broker.system.bounded_file_read import read_bounded
 from store.quoting import shortened
 
@@ -121,6 +122,7 @@ def load_text(
     values = Values()
     values.take_file(text, kind.settings)
     values.take_environment(environ, kind.settings, kind.prefix)
+    values.problems += misspelt_variables(environ, _ALL_SETTINGS)
     values.take_options(options, kind.settings)
     config = None
     if not values.problems:
@@ -220,6 +222,9 @@ NAME_SERVER = ConfigKind(
 KINDS: Mapping[str, ConfigKind[Any]] = MappingProxyType({"node": NODE, "namesrv": NAME_SERVER})
 """The kinds by their name in commands."""
 
+_ALL_SETTINGS = tuple((kind.prefix, one) for kind in KINDS.values() for one in kind.settings)
+"""With their prefix. A machine may have one environment for both kinds of servers."""
+
 
 def wanted_kind(path: str) -> ConfigKind[Any]:
     """The kind of a file by its content: a NameServer's has no group, node, members or NameServers.
@@ -234,16 +239,6 @@ def wanted_kind(path: str) -> ConfigKind[Any]:
     given = {*found.values.origins, *found.values.tables}
     unknown_keys = len(load(NAME_SERVER, path).problems)
     return NODE if given & only_node or unknown_keys > len(found.problems) else NAME_SERVER
-
-
-def setting_variables(environ: Iterable[str]) -> list[str]:
-    """The variables in ``environ`` that set a setting of a node or a NameServer."""
-    return [
-        name
-        for name in environ
-        for kind in KINDS.values()
-        if any(each.path_set_by(name, kind.prefix) for each in kind.settings)
-    ]
 
 
 def read_config(path: str, environ: Mapping[str, str] = NONE) -> NodeConfig:

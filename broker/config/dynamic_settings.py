@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from broker.config.node_config import HOURS_MAX, NodeConfig
-from broker.config.setting_checks import one_line
+from broker.config.setting_checks import nearest, one_line
 from broker.quotas.quota import PREFIX, QuotaError, parse_entity, parse_quota
 from broker.state.broker_state import BrokerState
 from broker.system.log_lines import LEVELS
@@ -115,15 +115,9 @@ def _checked(name: str, value: str) -> str:
         except QuotaError as error:
             raise SettingError(str(error)) from error
     if name not in CHANGEABLE:
-        from difflib import get_close_matches  # noqa: PLC0415 - of no use to a node that starts
-
         # The search takes quadratic time, and the name may be long.
-        near = (
-            get_close_matches(name, CHANGEABLE, n=1)
-            if name.isidentifier() and one_line(name) == name
-            else ()
-        )
-        hint = f", did you mean {near[0]}?" if near else ""
+        near = nearest(name, CHANGEABLE) if name.isidentifier() and one_line(name) == name else ""
+        hint = f", did you mean {near}?" if near else ""
         raise SettingError(
             f"{one_line(name)} cannot be changed while the broker runs{hint}; these can: "
             f"{', '.join(CHANGEABLE)}, and quotas, as {PREFIX}TYPE.NAME; what else there is stands "

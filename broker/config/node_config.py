@@ -122,13 +122,13 @@ class NodeConfig:
         "true: the port two below `address` serves clients too, for Java clients up to 4.4.",
     )
     election_timeout_ms: int = setting(
-        600,
+        300,
         "The shortest election timeout; each is random between it and its double.",
         unit="ms",
         allowed=between(10, 600_000),
     )
     heartbeat_ms: int = setting(
-        100,
+        50,
         "The pause between two heartbeats of a leader, less than half an election timeout.",
         unit="ms",
         allowed=between(1, 300_000),

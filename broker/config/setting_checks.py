@@ -29,14 +29,19 @@ def require_between(key: str, value: int, minimum: int, maximum: int) -> None:
     require(minimum <= value <= maximum, key, value, f"from {minimum} to {maximum}")
 
 
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The known name that is probably meant; empty if none is."""
+    import difflib  # noqa: PLC0415 - of no use to a node that starts
+
+    return next(iter(difflib.get_close_matches(name, known, n=1)), "")
+
+
 def unknown(key: str, name: str, known: Iterable[str]) -> ConfigError:
     """The error for an unknown key. It is an error because a misspelt setting must not be ignored
     silently."""
-    import difflib  # noqa: PLC0415 - of no use to a node that starts
-
     known = list(known)
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+    near = nearest(name, known)
+    hint = f"did you mean {near}?" if near else f"known are {', '.join(known)}"
     return ConfigError(f"is not a setting; {hint}", key)
 
 

@@ -2,12 +2,14 @@
 
 ::
 
-    GET  ""                     the overview GET  topics, topics/T       and messages, message,
-    traces, groups, groups/G, dead, dead/G, waiting, quotas, members, findings: the pages GET
-    charts?hours=1         the data of the charts, as JSON GET  action/NAME?field=...  the form of a
-    change, for the dialog POST action/NAME            {"step": "edit" | "review" | "run", ...}: the
-    form again, the question with the command that does the same, or the change itself GET  jobs/N
-    the result of a change
+    GET  ""                     the overview
+    GET  topics, topics/T       and messages, message, traces, groups, groups/G, dead, dead/G,
+                                waiting, quotas, members, findings: the pages
+    GET  charts?hours=1         the data of the charts, as JSON
+    GET  action/NAME?field=...  the form of a change, for the dialog
+    POST action/NAME            {"step": "edit" | "review" | "run", ...}: the form again, the
+                                question with the command that does the same, or the change itself
+    GET  jobs/N                 the result of a change
 """
 
 from __future__ import annotations

@@ -15,10 +15,17 @@ from broker.limits import CONSUME
 from broker.state.state_machine import STORE_TIMESTAMP_AT, BrokerStateMachine
 from store.errors import OutOfRangeError, StoreError
 from store.io.filesystem import Bytes
-from store.message.record import RECORD_FIXED_SIZE, RECORD_MAGIC, decode_record, key_hash
+from store.message.record import (
+    RECORD_FIXED_SIZE,
+    RECORD_MAGIC,
+    V6_HOSTS,
+    decode_record,
+    key_hash,
+)
 
-_START = Struct(">ii20xq")
-"""The parts of a record that are read: total size, magic, and at byte 28 its own position."""
+_START = Struct(">ii20xqi")
+"""The parts of a record that are read: total size, magic, and at byte 28 its own position and its
+system flag."""
 
 _I32 = Struct(">i")
 _I64 = Struct(">q")
@@ -43,17 +50,22 @@ class MessageLookup:
 
     def record(self, position: int, done: Callable[[Bytes, StoreError | None], None]) -> None:
         """Calls ``done`` with the record that begins at ``position``. The error is
-        :class:`~store.errors.OutOfRangeError` if no applied record begins there."""
+        :class:`~store.errors.OutOfRangeError` if no applied record begins there.
+
+        A client may put a made-up record into the body of a message, and name its position. If it
+        has IPv6 hosts, it is none of this broker's, and no copy of it could be stored.
+        """
         end = self._machine.applied_end
 
         def started(parts: Sequence[Bytes], error: StoreError | None) -> None:
             if error is not None:
                 done(b"", error)
                 return
-            size, magic, own_position = _START.unpack(parts[0])
+            size, magic, own_position, sys_flag = _START.unpack(parts[0])
             if (
                 magic != RECORD_MAGIC
                 or own_position != position
+                or sys_flag & V6_HOSTS
                 or not RECORD_FIXED_SIZE <= size <= end - position
             ):
                 done(b"", OutOfRangeError(f"no message begins at position {position}"))

@@ -154,6 +154,8 @@ class LeaderClients:
             clients.check_room(client, call.client_id, producers, consumers)
         except RequestError as error:
             raise QuotaExceededError(error.remark) from None
+        # The settings name everything. The client before may have had this id with another account.
+        clients.keep_only(client, producers, consumers)
         for topic in producers:
             clients.add_producer(client, topic, described)
         for group in consumers:

@@ -130,7 +130,9 @@ class Routes:
             RequestCode.GET_ROUTEINFO_BY_TOPIC,
             {"topic": name, "acceptStandardJsonOnly": "true"},
         )
-        if document is not None:
+        if document is None:  # another question may have had an answer meanwhile
+            _until, routes = self._elsewhere.get(name, (until, routes))
+        else:
             addresses = await self._grpc_addresses()
             routes = list(_routes(name, document, addresses, self._context.config.group))
         if len(self._elsewhere) >= GRPC.routes_max:

@@ -2,8 +2,10 @@
 
 ::
 
-    GET / redirects to the console GET  /console/...           its pages, and the files that they
-    load POST /console/login         {"access_key": "...", "secret_key": "..."} POST /console/logout
+    GET  /                      redirects to the console
+    GET  /console/...           its pages, and the files that they load
+    POST /console/login         {"access_key": "...", "secret_key": "..."}
+    POST /console/logout
     POST /console/...           requests of the pages; see :mod:`broker.console.site`
 
 The pages and their modules are loaded at the first request: most nodes never show them.

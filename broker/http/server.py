@@ -2,22 +2,30 @@
 
 ::
 
-    GET  /, /console/...                        the console (:mod:`broker.http.console`) GET
-    /cluster                               all broker groups: their health, nodes, topics and
-    consumer groups GET  /nodes                                 the health of all broker groups, and
-    /status of every node GET  /metrics                               for Prometheus
-    (docs/metrics.md) GET  /openapi.yaml                          the description of this API, for
-    programs GET  /livez                                 200 while the process is alive GET /readyz,
-    /healthz                      200 {"status": "ok", ...} while this node serves, or 503 with the
-    reason GET  /status                                this node and its group GET  /topics the
-    topics, their settings and sizes GET  /groups                                the consumer
-    groups, and their lag GET  /waiting                               open transactions, scheduled
-    messages, and deliveries of POP (:mod:`broker.admin.waiting_messages`) GET  /audit the newest
-    reports of audits on this machine (:mod:`broker.admin.audit_report`) GET /history?since=MS
-    samples of this node's last hours, for charts POST /topics/T/messages {"body": "text"}; also
-    body_base64, tags, keys, properties, queue_id (any if left out) GET
-    /topics/T/queues/Q/messages?offset=0&count=32&wait_ms=0 POST /snapshot {"directory":
-    "/new/directory"} on this machine; {}: a new one in snapshots/
+    GET  /, /console/...                        the console (:mod:`broker.http.console`)
+    GET  /cluster                               all broker groups: their health, nodes, topics and
+                                                consumer groups
+    GET  /nodes                                 the health of all broker groups, and /status of
+                                                every node
+    GET  /metrics                               for Prometheus (docs/metrics.md)
+    GET  /openapi.yaml                          the description of this API, for programs
+    GET  /livez                                 200 while the process is alive
+    GET  /readyz, /healthz                      200 {"status": "ok", ...} while this node serves, or
+                                                503 with the reason
+    GET  /status                                this node and its group
+    GET  /topics                                the topics, their settings and sizes
+    GET  /groups                                the consumer groups, and their lag
+    GET  /waiting                               open transactions, scheduled messages, and
+                                                deliveries of POP
+                                                (:mod:`broker.admin.waiting_messages`)
+    GET  /audit                                 the newest reports of audits on this machine
+                                                (:mod:`broker.admin.audit_report`)
+    GET  /history?since=MS                      samples of this node's last hours, for charts
+    POST /topics/T/messages                     {"body": "text"}; also body_base64, tags, keys,
+                                                properties, queue_id (any if left out)
+    GET  /topics/T/queues/Q/messages?offset=0&count=32&wait_ms=0
+    POST /snapshot                              {"directory": "/new/directory"} on this machine;
+                                                {}: a new one in snapshots/
 
 A follower forwards a message to the leader (:mod:`broker.http.forwarding`).
 

@@ -228,6 +228,16 @@ class ConnectedClients:
         if consumer_group:
             self._remove_consumer(connection, consumer_group)
 
+    def keep_only(
+        self, connection: ClientConnection, producers: Iterable[str], consumers: Iterable[str]
+    ) -> None:
+        """The client leaves all groups but these."""
+        connected = self._connected.get(connection) or _Connected()
+        for group in connected.producers.keys() - set(producers):
+            self._remove_producer(connection, group)
+        for group in sorted(connected.consumers.keys() - set(consumers)):  # members are notified
+            self._remove_consumer(connection, group)
+
     def subscription(self, group: str, topic: str) -> Subscription | None:
         """The subscription of ``group`` to ``topic``, if a connected member has one."""
         found = self.consumers.get(group)

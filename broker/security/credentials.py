@@ -118,11 +118,20 @@ def open_profile(name: str) -> Profile:
     if os.path.exists(name) or not CLUSTER_NAME.fullmatch(name):
         return _profile(name, name, _toml(name))
     path = clusters_file(os.environ)
-    clusters = _toml(path)
-    if not isinstance(clusters.get(name), dict):
-        known = ", ".join(key for key, value in clusters.items() if isinstance(value, dict))
+    clusters = _clusters(path)
+    if name not in clusters:
+        known = ", ".join(clusters)
         raise CredentialsError(f"{path}: has no cluster {name}; there are {known or 'none'}")
     return _profile(path, f"{path}: {name}", clusters[name])
+
+
+def cluster_names(environment: Mapping[str, str]) -> list[str]:
+    """The names in the user's file of clusters. Raises :class:`CredentialsError`."""
+    return [*_clusters(clusters_file(environment))]
+
+
+def _clusters(path: str) -> dict[str, dict[str, Any]]:
+    return {key: value for key, value in _toml(path).items() if isinstance(value, dict)}
 
 
 def clusters_file(environment: Mapping[str, str]) -> str:

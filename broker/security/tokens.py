@@ -2,8 +2,8 @@
 
 ::
 
-    token   base64url of access key "." time at which it expires, in digits "." base64url of mac mac
-    HMAC-SHA256 with the secret key over "dledger token " and the token up to the last "."
+    token   base64url of access key "." time at which it expires, in digits "." base64url of mac
+    mac     HMAC-SHA256 with the secret key over "dledger token " and the token up to the last "."
 
 Times are in milliseconds since 1970. base64url has no padding (RFC 4648, section 5).
 """

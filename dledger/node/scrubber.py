@@ -42,8 +42,8 @@ ROWS_REPAIRED_MAX = 256
 
 
 COMPARE_PAUSE_SECONDS = 1.0
-"""Pace: after a comparison that found nothing wrong with derived files. The log itself may be
-damaged there, and readers ask again as often as clients do."""
+"""Pace: after a comparison that failed, or found nothing wrong with derived files. The disk may be
+full, or the log itself damaged there, and readers ask again as often as clients do."""
 
 
 class DerivedFiles(Protocol):
@@ -170,18 +170,21 @@ class Scrubber:
     def _compare(self, index: int, *, begins: bool = False) -> None:
         last = self._last_index()
         if index > last or self._timer is None or self._lifecycle.failure is not None:
-            self._loop.call_later(COMPARE_PAUSE_SECONDS, self._end_comparison)
+            self._end_comparison_later()
             return
         self._background.submit(lambda: self._look(index, last, begins=begins), self._compared)
 
-    def _end_comparison(self) -> None:
-        self._comparing = False
+    def _end_comparison_later(self) -> None:
+        def end() -> None:
+            self._comparing = False
+
+        self._loop.call_later(COMPARE_PAUSE_SECONDS, end)
 
     def _compared(
         self, found: tuple[CheckedRange, list[str]] | None, error: BaseException | None
     ) -> None:
         if self._failed(error) or found is None:
-            self._comparing = False
+            self._end_comparison_later()
             return
         self._tell(*found)
         checked, told = found

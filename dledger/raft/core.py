@@ -8,10 +8,11 @@ function of its events.
 Theory of operation, by section of Ongaro's thesis:
 
 - Elections (3.4) start after a randomised timeout, with a pre-vote (9.6) that changes no term. A
-  node that hears a leader refuses every vote (stickiness, 4.2.3); a leader that hears no majority
-  for an election timeout steps down (check-quorum, 6.2). When the link to the leader breaks, the
-  timeout is shortened: pre-vote and stickiness make a false alarm harmless. ``raft/election.py``
-  asks and grants, ``raft/raft_state.py`` holds term, vote and role.
+  node that hears a leader refuses all others its vote (stickiness, 4.2.3); a leader that hears no
+  majority for an election timeout steps down (check-quorum, 6.2). When the link to the leader
+  breaks, or a leader steps down, the timeout is shortened: pre-vote and stickiness make a false
+  alarm harmless. ``raft/election.py`` asks and grants, ``raft/raft_state.py`` holds term, vote and
+  role.
 - A vote leaves only after it is durable, the candidate's own included (3.8); see ``Write.then``.
 - Replication (3.5) is in ``raft/replication.py`` for the leader, in ``raft/follower.py`` and
   ``raft/raft_log.py`` for the follower. A follower confirms only what is durable *and* known to

@@ -150,7 +150,7 @@ class Elections:
     def vote_requested(self, sender: str, request: VoteRequest, now: float) -> None:
         """A candidate asks for this node's vote, or in a pre-vote whether it would get it. It may
         be a voter by an entry that is not here yet. Then its log must be longer, and no member may
-        have led for long.
+        have led for long. A leader that asks leads no more, so stickiness protects nobody.
         """
         raft_state, log = self._raft_state, self._log
         check_incarnation(sender, request.incarnation)
@@ -160,7 +160,7 @@ class Elections:
         ordered = request.ordered and not stranger
         if (
             request.term < raft_state.term
-            or (raft_state.is_led(now) and not ordered)
+            or (raft_state.is_led(now) and not (ordered or sender == raft_state.leader))
             or (stranger and not raft_state.accepts_strangers(now))
         ):
             self._refuse(sender, request)

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from dledger.config import RaftConfig
 from dledger.errors import InvariantError, NotLeaderError, PeerError, SafetyProperty
-from dledger.raft.health import MemberHealth
+from dledger.raft.health import HEALTHY, MemberHealth
 from dledger.raft.leader import LeaderState
 from dledger.raft.raft_log import RaftLog
 from dledger.raft.ready import ReadyBuilder
@@ -111,6 +111,13 @@ class RaftState:
         if config.lease_reads:
             begins = max(now, self.leader_heard_at + config.election_seconds)
         self.election_at = min(self.election_at, begins + self._draw(self._hurry_seconds))
+
+    def _lead_again(self, now: float) -> None:
+        """A leader that did not want to step down stands for election soon, if it is healthy. Those
+        who followed it vote for it: see :meth:`~dledger.raft.election.Elections.vote_requested`.
+        """
+        if self._health.own == HEALTHY:
+            self.hasten_election(now)
 
     def try_again(self, now: float) -> None:
         """An election, or the question for one, was lost; the leader was lost before."""
@@ -226,7 +233,10 @@ class RaftState:
             self.terms.check(sender, self.term, term)
             raised = min(raised, self.terms.jump(self.term, now))
             self.terms.raised(raised, now)
+        led = self.role is Role.LEADER
         self.become_follower(self.term + raised, None, now)
+        if led:
+            self._lead_again(now)  # the rival may not win its election
         return self.term == term
 
     def become_follower(self, term: int, leader: str | None, now: float) -> None:
@@ -265,6 +275,7 @@ class RaftState:
         """A leadership that found itself over becomes none."""
         if self.leader_state is not None and self.leader_state.over:
             self.become_follower(self.term, None, now)
+            self._lead_again(now)
 
     def follow(self, sender: str, term: int, now: float) -> bool:
         """Takes the sender of an append or heartbeat as leader, unless its term is over or too far

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, Playwright
 T = TypeVar("T")
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-VARIABLE = "DLEDGER_BROWSER"
+VARIABLE = "DLEDGER_TEST_BROWSER"
 ARGUMENTS = (
     "--disable-background-networking",
     "--disable-component-update",

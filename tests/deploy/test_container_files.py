@@ -16,7 +16,7 @@ import yaml
 from compose_spec import PyOptions
 
 from broker.cli.command_line import run_command
-from broker.config.config_file import NAME_SERVER, NODE, load_text, setting_variables
+from broker.config.config_file import NAME_SERVER, NODE, load_text
 from broker.config.node_config import NodeConfig
 
 ROOT = Path(__file__).parents[2]
@@ -91,7 +91,6 @@ def test_the_nodes_of_the_compose_file_form_a_group() -> None:
     names = set(services) - {"namesrv"}
     for name in names:
         environ = services[name]["environment"]
-        assert setting_variables(environ) == list(environ)
         config = node_config(text, environ)
         assert config.node == name
         assert {each.host for each in config.own.endpoints.values()} == {name}
@@ -125,7 +124,6 @@ def test_the_pods_of_the_stateful_set_form_a_group() -> None:
     pod = stateful["template"]["spec"]
     (container,) = pod["containers"]
     variables = {each["name"]: each.get("value") for each in container["env"]}
-    assert setting_variables(variables) == [n for n in variables if n != "POD_INDEX"]
     assert pod["enableServiceLinks"] is False
     service = manifest_of("Service", stateful["serviceName"])["spec"]
     assert service["publishNotReadyAddresses"] is True

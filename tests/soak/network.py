@@ -21,7 +21,7 @@ from broker.config.node_addresses import Member
 from dledger.wire.endpoint import Endpoint
 from tests.support.free_ports import free_member
 
-ISOLATED = "DLEDGER_SOAK_ISOLATED"
+ISOLATED = "DLEDGER_TEST_ISOLATED"
 """Set in the environment of a run that was restarted in namespaces of its own."""
 
 UNSHARE = ("unshare", "--net", "--mount", "--pid", "--mount-proc", "--fork", "--kill-child")

@@ -1,6 +1,6 @@
 """How long random tests search: briefly in ``make test``, longer on request.
 
-    DLEDGER_EFFORT=50 python -m pytest tests/store/test_replica_model.py
+    DLEDGER_TEST_EFFORT=50 python -m pytest tests/store/test_replica_model.py
 
 searches fifty times as many examples. A failure is shrunk, and printed with what repeats it.
 """
@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 
 def searching(examples: int, steps: int = 50) -> settings:
     """Settings of a test with this many examples and steps, at an effort of 1."""
-    effort = float(os.environ.get("DLEDGER_EFFORT", "1"))
+    effort = float(os.environ.get("DLEDGER_TEST_EFFORT", "1"))
     return settings(
         max_examples=max(1, round(examples * effort)),
         stateful_step_count=steps,

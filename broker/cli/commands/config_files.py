@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 import click
 
 from broker.cli.terminal.command_error import CommandError, UsageError
-from broker.cli.terminal.options import json_option
+from broker.cli.terminal.options import PATH, json_option
 from broker.cli.terminal.output import Output, print_table
 from broker.cli.terminal.program import Group
 from broker.config.config_file import KINDS, Loaded, load, wanted_kind
@@ -36,7 +35,7 @@ INIT_EXAMPLES = """\
 """
 
 
-@click.argument("path", metavar="FILE", required=False, help="Default: stdout.")
+@click.argument("path", metavar="FILE", type=PATH, required=False, help="Default: stdout.")
 @click.option("--kind", type=click.Choice([*KINDS]), default="node", help="Default: node.")
 def init(*, path: str | None, kind: str) -> None:
     """Write a file with all settings, explained."""
@@ -54,8 +53,8 @@ def init(*, path: str | None, kind: str) -> None:
 
 
 def _load(path: str, kind: str | None) -> Loaded[Any]:
-    if path and Path(path).is_dir():
-        path = str(Path(path, "node.toml"))
+    if os.path.isdir(path):
+        path = os.path.join(path, "node.toml")
     try:
         return load(KINDS[kind] if kind else wanted_kind(path), path, os.environ)
     except ConfigError as error:
@@ -67,7 +66,7 @@ CHECK_EXAMPLES = """\
 """
 
 
-@click.argument("path", metavar="FILE")
+@click.argument("path", metavar="FILE", type=PATH)
 @kind_option
 @json_option
 def check(*, path: str, kind: str | None, output: Output) -> int:
@@ -94,7 +93,9 @@ SHOW_EXAMPLES = """\
 """
 
 
-@click.argument("path", metavar="FILE", required=False, help="Default: only the environment.")
+@click.argument(
+    "path", metavar="FILE", type=PATH, required=False, help="Default: only the environment."
+)
 @kind_option
 @json_option
 def show(*, path: str | None, kind: str | None, output: Output) -> int:

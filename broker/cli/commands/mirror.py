@@ -12,7 +12,7 @@ from broker.cli.mirror.topic_mirror import TopicMirror, all_or_none
 from broker.cli.terminal.client_session import run_session
 from broker.cli.terminal.command_error import UsageError
 from broker.cli.terminal.name_arguments import name_servers, topic_name
-from broker.cli.terminal.options import cluster_options
+from broker.cli.terminal.options import cluster_options, profiles
 from broker.cli.terminal.output import Output
 from broker.cli.terminal.program import Command
 from broker.cli.terminal.progress import Progress
@@ -40,6 +40,7 @@ message keeps its body, keys, tags and properties; MIRROR_ORIGIN names its first
 @click.option(
     "--source-profile",
     metavar="NAME|FILE",
+    shell_complete=profiles,
     help="The account there, which may name the NameServer.",
 )
 @click.option(

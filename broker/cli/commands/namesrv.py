@@ -22,7 +22,7 @@ from broker.cli.terminal.foreground import (
 )
 from broker.cli.terminal.name_arguments import host_name
 from broker.cli.terminal.numbers import PORT
-from broker.cli.terminal.options import json_option
+from broker.cli.terminal.options import PATH, json_option
 from broker.cli.terminal.output import Output
 from broker.cli.terminal.program import Command
 from broker.config.config_file import NAME_SERVER, read_name_server_config
@@ -58,7 +58,9 @@ log = logging.getLogger("dledger.nameserver")
 
 
 @click.command(cls=Command, examples=EXAMPLES, notes=NOTES)
-@click.option("--config", "path", metavar="FILE", help="A settings file; options override it.")
+@click.option(
+    "--config", "path", metavar="FILE", type=PATH, help="A settings file; options override it."
+)
 @click.option("--host", type=host_name, help="Default: 127.0.0.1.")
 @click.option("--port", type=PORT, metavar="PORT", help="Default: 9876; 0: any free port.")
 @click.option(

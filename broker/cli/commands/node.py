@@ -22,7 +22,7 @@ from broker.cli.terminal.foreground import (
     show_as,
     tell_reopened,
 )
-from broker.cli.terminal.options import json_option
+from broker.cli.terminal.options import PATH, json_option
 from broker.cli.terminal.output import Output
 from broker.cli.terminal.program import Command
 from broker.config.config_file import NODE, read_config
@@ -51,6 +51,7 @@ EXAMPLES = """\
     "--config",
     "path",
     metavar="FILE",
+    type=PATH,
     required=True,
     help="A node.toml; `dledger config init` and `dledger up` write one.",
 )
@@ -100,6 +101,7 @@ class ForegroundNode:
 
         async def start() -> BrokerServer[Broker]:
             self._server = await _start(self._config, self._output)
+            self._server.broker.context.settings.config = self._config  # perhaps read again since
             end_once_removed(self._server, self._config, partial(stop.ask, at_once=False))
             return self._server
 

@@ -18,7 +18,7 @@ from broker.cli.local_cluster.port_layout import NODES_MAX, Ports, plan_cluster
 from broker.cli.local_cluster.port_options import port_options
 from broker.cli.terminal.command_error import UsageError
 from broker.cli.terminal.numbers import WholeRange
-from broker.cli.terminal.options import DIRECTORY, data_hint, json_option
+from broker.cli.terminal.options import DIRECTORY, PATH, data_hint, json_option
 from broker.cli.terminal.output import Output, print_table
 from broker.cli.terminal.program import Command
 from broker.cli.terminal.progress import Progress
@@ -72,6 +72,7 @@ def _renaming(text: str) -> tuple[str, str]:
     "--config",
     "config_path",
     metavar="FILE",
+    type=PATH,
     help="Restore only the data of the node with this node.toml; its members become "
     "the voters. Do this for each member, from the same snapshot, before the first one starts.",
 )

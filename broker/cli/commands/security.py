@@ -230,7 +230,7 @@ def token(hours: int, namesrv: str) -> None:  # noqa: ARG001 - an option of all 
     try:
         keys = security_from(os.environ).credentials
     except CredentialsError as error:
-        raise CommandError(str(error)) from error
+        raise UsageError(str(error)) from error
     if keys is None:
         raise UsageError("no account: name a profile with --profile FILE or $DLEDGER_PROFILE")
     expires_ms = int(time.time() * 1000) + hours * 3_600_000

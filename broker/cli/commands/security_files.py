@@ -15,6 +15,7 @@ from broker.cli.terminal.name_arguments import host_name
 from broker.cli.terminal.numbers import WholeRange
 from broker.cli.terminal.options import (
     DEFAULT_CLUSTER,
+    PATH,
     cluster_options,
     json_option,
 )
@@ -43,7 +44,7 @@ ALWAYS = ("localhost", "127.0.0.1", "::1")
   dledger security init security node.toml --renew          new certificates for all its members
 """,
 )
-@click.argument("directory", metavar="DIR")
+@click.argument("directory", metavar="DIR", type=PATH)
 @click.argument(
     "nodes",
     metavar="[NODE]...",
@@ -101,7 +102,7 @@ def init(
   dledger security revoke security broker-a/n3       then copy the file `revoked` to each node
 """,
 )
-@click.argument("directory", metavar="DIR")
+@click.argument("directory", metavar="DIR", type=PATH)
 @click.argument("nodes", metavar="NODE...", nargs=-1, required=True, help="GROUP/NODE.")
 @json_option
 def revoke(*, directory: str, nodes: tuple[str, ...], output: Output) -> None:
@@ -109,6 +110,7 @@ def revoke(*, directory: str, nodes: tuple[str, ...], output: Output) -> None:
     from broker.certificates import security_directory  # noqa: PLC0415 - it takes a while
 
     names = ["/".join(filter(None, _name(each))) for each in nodes]
+    _require_directory(directory)
     files = SecurityFiles(os.path.abspath(directory))
     try:
         serials = security_directory.revoke(files, names, datetime.now(UTC))
@@ -127,13 +129,20 @@ def revoke(*, directory: str, nodes: tuple[str, ...], output: Output) -> None:
   dledger security status                 the security settings of the running nodes
 """,
 )
-@click.argument("directory", metavar="[DIR]", required=False)
+@click.argument("directory", metavar="[DIR]", type=PATH, required=False)
 @cluster_options
 def status(*, directory: str | None, namesrv: str, output: Output) -> int:
     """Check certificates, or show the security of running nodes."""
     if directory is None:
         return _status_of_nodes(namesrv, output)
+    _require_directory(directory)
     return _status_of_files(directory, output)
+
+
+def _require_directory(path: str) -> None:
+    """Raises :class:`UsageError`."""
+    if not os.path.isdir(path):
+        raise UsageError(f"{path} is no directory; `dledger security init` makes one")
 
 
 def _named(

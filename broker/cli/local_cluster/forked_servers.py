@@ -25,7 +25,7 @@ from typing import BinaryIO, NoReturn, Protocol
 from broker.cli.local_cluster.managed_processes import DLEDGER, Child, Starter, execute
 from broker.cli.terminal.exit_codes import EXIT_FAILED
 from broker.cli.terminal.signals import TERMINATION_SIGNALS, handled_signals
-from broker.config.config_file import setting_variables
+from broker.config.variables import server_variables
 
 TASKS = "/proc/self/task"
 FIRST_FREE_FD = 3
@@ -130,7 +130,7 @@ def _run(
 def _become(log: BinaryIO) -> None:
     """Makes the fork a process as after exec: with its own session, signals and files."""
     os.setsid()
-    for name in setting_variables(os.environ):
+    for name in server_variables(os.environ):
         del os.environ[name]
     for sig in handled_signals():
         signal.signal(sig, signal.SIG_DFL)

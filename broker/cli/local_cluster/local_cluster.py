@@ -2,10 +2,11 @@
 
 ::
 
-    <data>/namesrv/pid, log/namesrv.log          the NameServer <data>/<group>/<node>/node.toml the
-    settings of a node <data>/<group>/<node>/pid, log/node.log      its process; the rest is the
-    replica's <data>/<group>/<node>/removed                marks a node that is no longer a member;
-    it is not started
+    <data>/namesrv/pid, log/namesrv.log          the NameServer
+    <data>/<group>/<node>/node.toml              the settings of a node
+    <data>/<group>/<node>/pid, log/node.log      its process; the rest is the replica's
+    <data>/<group>/<node>/removed                marks a node that is no longer a member; `up` does
+                                                 not start it
 
 A cluster is found by its directory alone: the files have everything.
 """
@@ -276,7 +277,8 @@ def _adapt(
 
 
 def _read_configs(directory: Path) -> tuple[list[NodeConfig], list[NodeConfig]]:
-    """The settings of members, and of removed nodes."""
+    """The settings of members, and of removed nodes. A directory of removed nodes alone is refused:
+    a new cluster there would begin with their data."""
     members: list[NodeConfig] = []
     removed: list[NodeConfig] = []
     try:
@@ -285,6 +287,11 @@ def _read_configs(directory: Path) -> tuple[list[NodeConfig], list[NodeConfig]]:
             kind.append(read_config(str(path)))
     except ConfigError as error:
         raise UsageError(str(error)) from error
+    if removed and not members:
+        raise UsageError(
+            f"{directory} has only nodes that were removed from their groups; "
+            "move it away, or give another --data"
+        )
     return members, removed
 
 

@@ -53,7 +53,7 @@ def start_member(cluster: LocalCluster, group: str, node: str, address: str) -> 
     Returns None if nothing was started.
     """
     name = f"{group}/{node}"
-    found = cluster.nodes.get(name) or cluster.removed.get(name)
+    found = _found(cluster, name)
     if found is not None and found.process.pid is not None:
         return None
     try:
@@ -98,13 +98,19 @@ def mark_removed(config: NodeConfig) -> None:
     )
 
 
+def _found(cluster: LocalCluster, name: str) -> LocalNode | None:
+    """The node, also if it is marked as removed: it marks itself, and runs on until it is
+    drained."""
+    return cluster.nodes.get(name) or cluster.removed.get(name)
+
+
 def retire(cluster: LocalCluster, group: str, node: str) -> bool:
     """Stops a removed node and marks its directory, so that `up` does not start it. Its data stays.
     Returns whether the cluster has the node."""
     name = f"{group}/{node}"
-    found = cluster.nodes.get(name)
+    found = _found(cluster, name)
     if found is None:
-        return name in cluster.removed
+        return False
     try:
         mark_removed(found.config)
     except OSError as error:
@@ -138,7 +144,7 @@ def delete_data(cluster: LocalCluster, group: str, node: str) -> None:
 def put_aside(cluster: LocalCluster, group: str, node: str) -> Path | None:
     """Stops a node of the cluster and moves its data away. Returns the new directory, or None
     without data."""
-    found = cluster.nodes.get(f"{group}/{node}")
+    found = _found(cluster, f"{group}/{node}")
     if found is None:
         return None
     end_processes([found.process], kill=False)

@@ -22,7 +22,7 @@ from typing import BinaryIO, Protocol
 from broker.cli.local_cluster.atomic_file import open_nonblocking, write_atomically
 from broker.cli.terminal.command_error import CommandError
 from broker.cli.terminal.signals import signals_blocked
-from broker.config.config_file import setting_variables
+from broker.config.variables import server_variables
 from broker.system.bounded_file_read import read_bounded
 
 DLEDGER = (sys.executable, "-m", "broker")
@@ -69,7 +69,7 @@ def execute(arguments: Sequence[str], log: BinaryIO) -> Child:
 
 def cluster_environment() -> dict[str, str]:
     """The environment for servers of a local cluster. Their settings come only from their files."""
-    theirs = setting_variables(os.environ)
+    theirs = server_variables(os.environ)
     return {name: value for name, value in os.environ.items() if name not in theirs}
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import uvloop
 
-from broker.cli.terminal.command_error import WHERE_A_NAMESERVER_IS, CommandError
+from broker.cli.terminal.command_error import WHERE_A_NAMESERVER_IS, CommandError, UsageError
 from broker.cli.terminal.exit_codes import EXIT_TERMINATED
 from broker.client.errors import ClientError, NameServersUnreachableError
 from broker.remoting.protocol.errors import CallError
@@ -45,5 +45,7 @@ def run_session(command: str, work: Callable[[], Coroutine[Any, Any, int]]) -> i
         return EXIT_TERMINATED
     except NameServersUnreachableError as error:
         raise CommandError(f"{error}; {WHERE_A_NAMESERVER_IS}") from error
-    except (CallError, ClientError, CredentialsError) as error:
+    except CredentialsError as error:
+        raise UsageError(str(error)) from error
+    except (CallError, ClientError) as error:
         raise CommandError(str(error)) from error

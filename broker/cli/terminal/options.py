@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from broker.cli.terminal.command_error import CommandError
 from broker.cli.terminal.name_arguments import name_servers
@@ -23,6 +24,8 @@ DEFAULT_NAMESRV = "127.0.0.1:9876"
 DEFAULT_CLUSTER = "DefaultCluster"
 DEFAULT_DATA = Path("data")
 DIRECTORY = click.Path(path_type=Path)
+PATH = click.Path()
+"""A path as text."""
 _CREDENTIALS = ("DLEDGER_PROFILE", "DLEDGER_ACCESS_KEY", "DLEDGER_SECRET_KEY", "DLEDGER_CA")
 _JSON = "broker.cli.json"
 
@@ -83,6 +86,21 @@ def profile_in_environment(profile: str) -> Iterator[None]:
         os.environ.update({name: value for name, value in before.items() if value is not None})
 
 
+def profiles(
+    _context: click.Context, _parameter: click.Parameter, begun: str
+) -> list[CompletionItem]:
+    """For shell completion: the user's clusters that begin with ``begun``. Without one the shell
+    completes files; bash forgets the names if it is told both."""
+    from broker.security.credentials import CredentialsError, cluster_names  # noqa: PLC0415 - slow
+
+    try:
+        names = cluster_names(os.environ)
+    except CredentialsError:
+        names = []
+    found = [CompletionItem(name) for name in names if name.startswith(begun)]
+    return found or [CompletionItem(begun, type="file")]
+
+
 json_option = options(
     click.option(
         "-o",
@@ -115,6 +133,7 @@ namesrv_option = options(
     click.option(
         "--profile",
         metavar="NAME|FILE",
+        shell_complete=profiles,
         is_eager=True,
         expose_value=False,
         callback=_use_profile,

@@ -2,8 +2,11 @@
 
 A batch's body is one message after the other (``MessageDecoder.encodeMessages``), big-endian::
 
-    i32 size of this message with these four bytes i32  magic 0, i32 crc 0 i32  flag i32  body size,
-    body i16  properties size, properties
+    i32  size of this message with these four bytes
+    i32  magic 0, i32 crc 0
+    i32  flag
+    i32  body size, body
+    i16  properties size, properties
 
 The common parts of all requests to a topic are encoded once, and so are those of all messages with
 equal properties. Unique keys have a fixed size, so the properties of such messages have one too.

@@ -1,9 +1,10 @@
 """A node that hears a leader gives nobody else its vote (thesis 4.2.3).
 
 Otherwise one node with a bad link keeps deposing a leader that all others hear. An election that
-the leader ordered is another matter. So is a vote that was given before, waits for the disk, and is
-asked for once more meanwhile (a frame that came twice). The voter's own clock says how long it has
-heard no leader: it may be faster than others.
+the leader ordered is another matter, and so is that leader's own election: it leads no more. So is
+a vote that was given before, waits for the disk, and is asked for once more meanwhile (a frame that
+came twice). The voter's own clock says how long it has heard no leader: it may be faster than
+others.
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ class LeaderStickiness(Invariant):
                 asked = (*process, sender, term, pre_vote)
                 if (
                     not message.ordered
-                    and core.leader is not None
+                    and core.leader not in (None, sender)
                     and leader_term == core.term
                     and host.own_time - at < core.config.election_seconds
                     and (pre_vote or (core.raft_state.term, core.raft_state.vote) != (term, sender))
                 ):
-                    self._refuse[asked] = core.leader
+                    self._refuse[asked] = core.leader or ""
                 else:
                     self._refuse.pop(asked, None)
 

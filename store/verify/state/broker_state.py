@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from struct import Struct
 from typing import Any
 
@@ -295,10 +296,8 @@ class BrokerTables:
                 if found[0] == position:
                     self.transactions[offset] = [*found[:4], found[4] + 1, now_ms]
             case ["expire", position]:
-                while self.transactions:
-                    offset, first = next(iter(self.transactions.items()))
-                    if first[0] >= position:
-                        break
+                opened = self.transactions.items()
+                for offset, _ in list(takewhile(lambda each: each[1][0] < position, opened)):
                     del self.transactions[offset]
 
     def _change_topic(self, what: str, name: str, fields: list[Any], time_ms: int) -> None:

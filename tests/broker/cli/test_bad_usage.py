@@ -10,25 +10,23 @@ import importlib
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 from unittest.mock import Mock
 
-import click
 import pytest
 
-from broker.cli.command_line import dledger, load_command, run_command
+from broker.cli.command_line import dledger, run_command
 from broker.cli.commands import node
 from broker.cli.local_cluster import managed_processes
 from broker.cli.terminal import foreground
 from broker.cli.terminal.command_error import CommandError
 from broker.cli.terminal.options import DIRECTORY
+from tests.support.command_leaves import Leaf, leaves_of
 from tests.support.odd_files import make_odd_file
 
 NOBODY = "127.0.0.1:1"
 HUGE = "x" * 20_000
-SECONDS = 0.01
 TOLD_MAX = 3_000
 """Characters of one line."""
 
@@ -51,65 +49,7 @@ BAD = {
 }
 """A zero byte is none of them: no argument can hold one."""
 
-PLAUSIBLE = {
-    "broker": "127.0.0.1:1",
-    "address": "127.0.0.1:1",
-    "message_id": "0" * 32,
-    "node": "n1",
-    "nodes": "n1",
-    "path": "node.toml",
-    "target": "latest",
-}
-"""What a parameter of that name may be; of others, any word."""
-
-
-class Leaf(NamedTuple):
-    """One command, and what it takes: its words, options with a value, and arguments."""
-
-    words: tuple[str, ...]
-    params: tuple[click.Parameter, ...]
-
-    @property
-    def name(self) -> str:
-        return " ".join(self.words)
-
-    def values(self) -> list[click.Parameter]:
-        """All that take a value."""
-        return [each for each in self.params if not getattr(each, "is_flag", False)]
-
-    def line(self, given: click.Parameter | None = None, value: str = "") -> list[str]:
-        """As short as it can be, with ``value`` for one of its arguments."""
-        words = [*self.words]
-        # Without a limit some would wait for a cluster to come.
-        words += [f"--timeout={SECONDS}" for each in self.params if each.name == "timeout"]
-        for param in self.params:
-            if param is given:
-                words += _written(param, value)
-            elif param.required:
-                words += _written(param, PLAUSIBLE.get(param.name or "", _choice(param)))
-        return words
-
-
-def _choice(param: click.Parameter) -> str:
-    return str(param.type.choices[0]) if isinstance(param.type, click.Choice) else "word"
-
-
-def _written(param: click.Parameter, value: str) -> list[str]:
-    if isinstance(param, click.Argument):
-        return [value]
-    name = param.opts[-1]
-    return [f"{name}={value}"] if name.startswith("--") else [name, value]
-
-
-def leaves(words: tuple[str, ...], command: click.Command) -> Iterator[Leaf]:
-    if isinstance(command, click.Group):
-        for name, child in command.commands.items():
-            yield from leaves((*words, name), load_command(name) if not words else child)
-    else:
-        yield Leaf(words, tuple(command.params))
-
-
-LEAVES = list(leaves((), dledger))
+LEAVES = list(leaves_of(dledger))
 BY_NAME = pytest.mark.parametrize("leaf", LEAVES, ids=[leaf.name for leaf in LEAVES])
 
 

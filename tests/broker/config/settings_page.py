@@ -8,6 +8,7 @@ from typing import Any
 from broker.config.config_file import NAME_SERVER, NODE, ConfigKind
 from broker.config.setting import Setting
 from broker.config.toml_text import toml_value
+from broker.config.variables import OF_COMMANDS, OF_TESTS
 from dledger.wire.endpoint import Endpoint
 
 PAGE = "docs/configuration.md"
@@ -27,8 +28,12 @@ error. `python -m tests.broker.config.settings_page` writes this page from the s
 **Variables** are shown with each setting. Lists are separated by commas, truth values are `true`
 and `false`; an empty variable counts as none. In `DLEDGER_MEMBERS_NODE_PEER` the node's name stands
 for `NODE`: `DLEDGER_MEMBERS_N0_PEER`. Nodes that `dledger up` starts take no such variables.
-Kubernetes gives containers variables of the same kind for its services: `enableServiceLinks: false`
-in `deploy/kubernetes/dledger.yaml` turns that off.
+
+Any other variable that begins with `DLEDGER_` is an error, as an unknown key is. Servers ignore the
+variables of commands ({of_commands}), those of the
+tests (`{of_tests}...`), and those that Kubernetes gives containers for a service called
+`dledger`. Some of Kubernetes' have the name of a setting: `enableServiceLinks: false` in
+`deploy/kubernetes/dledger.yaml` turns them off.
 
 **Addresses** are `host:port`. A host is an IPv4 address, an IPv6 address in brackets, as in
 `[::1]:9876`, or a name. That holds for all files, options, `$NAMESRV_ADDR` and the lists of
@@ -60,7 +65,10 @@ def page() -> str:
     """The whole page."""
     return "\n".join(
         [
-            _BEGINNING,
+            _BEGINNING.format(
+                of_commands=", ".join(f"`{name}`" for name in sorted(OF_COMMANDS)),
+                of_tests=OF_TESTS,
+            ),
             "## A node",
             "",
             *_table(NODE),

@@ -21,7 +21,6 @@ from broker.config.config_file import (
     read_config,
     read_name_server_config,
     required_config,
-    setting_variables,
     wanted_kind,
 )
 from broker.config.config_text import commented_toml, node_toml
@@ -30,6 +29,7 @@ from broker.config.node_config import NAME, NodeConfig
 from broker.config.setting import ANY_NODE, Setting
 from broker.config.setting_checks import ConfigError
 from broker.config.toml_text import line_of, toml_value
+from broker.config.variables import OF_COMMANDS, server_variables
 from dledger.wire.endpoint import Endpoint
 from tests.broker.config.settings_page import PAGE, page
 
@@ -128,7 +128,8 @@ def test_every_setting_is_read_from_file_and_environment_which_goes_before(
     assert told.problems == []
     assert value_in(told.config, path) == expected
     assert (".".join(path), value, f"${variable}") in told.effective()
-    assert setting_variables([variable, "DLEDGER_CA", "PATH"]) == [variable]
+    misspelt = {"DLEDGER_FLUHS": "x", "DLEDGER_CA": "x", "PATH": "/", "DLEDGER_EMPTY": ""}
+    assert server_variables({variable: text, **misspelt}) == [variable, "DLEDGER_FLUHS"]
 
 
 def test_an_option_goes_before_the_environment_and_that_before_the_file(tmp_path: Path) -> None:
@@ -144,6 +145,46 @@ def test_an_option_goes_before_the_environment_and_that_before_the_file(tmp_path
 def test_an_empty_variable_is_none() -> None:
     loaded = load_text(NODE, GOOD, "/d", environ={"DLEDGER_FLUSH": "", "DLEDGER_NAMESRV": ""})
     assert loaded.problems == []
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize(
+    ("variable", "hint"),
+    [
+        ("DLEDGER_FLUHS", "did you mean $DLEDGER_FLUSH?"),
+        ("DLEDGER_SECURITY_TSL", "did you mean $DLEDGER_SECURITY_TLS?"),
+        ("DLEDGER_NAMESRV_PRT", "did you mean $DLEDGER_NAMESRV_PORT?"),
+        ("DLEDGER_MEMBERS_N0_PER", "did you mean $DLEDGER_MEMBERS_NODE_PEER?"),
+        ("DLEDGER_MEMBERS_NODE_PEER", "did you mean $DLEDGER_MEMBERS_NODE_PEER?"),
+        ("DLEDGER_XYZZY", "`dledger config init` names all of them"),
+    ],
+)
+def test_a_misspelt_variable_is_a_problem_as_a_misspelt_key_is(
+    kind: ConfigKind[Any], variable: str, hint: str
+) -> None:
+    loaded = load_text(kind, file_with(kind, {}), "/d", environ={variable: "x"})
+    assert loaded.problems == [f"${variable}: is not a setting; {hint}"]
+    assert loaded.config is None
+    assert load_text(kind, file_with(kind, {}), "/d", environ={variable: ""}).problems == []
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_variables_that_servers_do_not_read_are_let_be(kind: ConfigKind[Any]) -> None:
+    of_kubernetes = {
+        "DLEDGER_SERVICE_HOST": "10.0.0.11",
+        "DLEDGER_SERVICE_PORT": "10911",
+        "DLEDGER_SERVICE_PORT_REMOTING": "10911",
+        "DLEDGER_PORT": "tcp://10.0.0.11:10911",
+        "DLEDGER_PORT_10911_TCP": "tcp://10.0.0.11:10911",
+        "DLEDGER_PORT_10911_TCP_PROTO": "tcp",
+        "DLEDGER_PORT_10911_TCP_ADDR": "10.0.0.11",
+        "DLEDGER_HTTP_PORT_8080_TCP_PORT": "8080",
+    }
+    others = {"DLEDGER_TEST_MESSAGES": "1", "NAMESRV_ADDR": "h:1", "_DLEDGER_COMPLETE": "x"}
+    environ = {**of_kubernetes, **others, **dict.fromkeys(OF_COMMANDS, "x")}
+    assert load_text(kind, file_with(kind, {}), "/d", environ=environ).problems == []
+    typed = load_text(kind, file_with(kind, {}), "/d", environ={"DLEDGER_PORT": "10911"})
+    assert len(typed.problems) == 1
 
 
 def test_a_file_without_members_may_get_them_from_the_environment() -> None:

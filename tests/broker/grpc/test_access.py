@@ -131,3 +131,41 @@ async def test_the_stream_of_a_client_is_nobody_elses(loop: NetworkedLoop, tmp_p
         await service.ask("NotifyClientTermination", goodbye, pb.NotifyClientTerminationResponse)
         assert clients.session("client-1") is None
         await stream
+
+
+async def test_who_takes_over_the_id_of_a_client_that_has_gone_gets_nothing_of_it(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
+    """The leader hears of both at once. It would ask the new client about the transactions of the
+    other one, with messages of a topic that the new one may not read."""
+    async with running_broker(loop, tmp_path, **guarded()) as broker, service_of(broker) as service:
+        telemetry = Telemetry(service.context, service.service.dispatcher, service.service.clients)
+
+        async def producer(key: str, secret: str, topic: str) -> asyncio.Task[None]:
+            await broker.create_topic(topic)
+            made = await put_account(broker, key, secretKey=secret, topicPerms=f"{topic}=PUB")
+            assert made.code == 0
+            settings = df.Settings(
+                client_type=df.ClientType.PRODUCER,
+                publishing=df.Publishing(topics=[df.Resource(name=topic)]),
+            )
+            begins = loop.time() + 1
+
+            async def stays() -> AsyncIterator[bytes]:
+                await asyncio.sleep(begins - loop.time())
+                yield pb.TelemetryCommand(settings=settings).SerializeToString()
+                await asyncio.sleep(3)
+
+            async def write(_body: bytes) -> None: ...
+
+            call = Call("Telemetry", signed_by(key, secret), CLIENT)
+            return loop.create_task(telemetry.serve(call, stays(), write))
+
+        first = await producer("payer-1234", "payer-secret", "payments")
+        await asyncio.sleep(3)
+        assert set(service.context.clients.producers) == {"payments"}
+        second = await producer(KEY, SECRET, "mine")
+        await first
+        await asyncio.sleep(0.5)
+        assert set(service.context.clients.producers) == {"mine"}
+        await second

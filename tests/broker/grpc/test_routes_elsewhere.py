@@ -42,11 +42,14 @@ class Nameserver:
     def __init__(self, loop: NetworkedLoop, port: int) -> None:
         self._loop = loop
         self.has_it = True
+        self.silent = False
         self.asked = 0
         self.server = RemotingServer(loop, "10.0.0.1", port, self._take)
 
     def _take(self, connection: Connection, request: Frame) -> None:
         self.asked += 1
+        if self.silent:
+            return
         if request.code == RequestCode.GET_ROUTEINFO_BY_TOPIC and not self.has_it:
             connection.respond(request, ResponseCode.TOPIC_NOT_EXIST, "no such topic")
             return
@@ -128,3 +131,18 @@ async def test_while_no_nameserver_answers_what_was_told_last_stays(loop: Networ
         await asyncio.sleep(GRPC.route_seconds)
         with pytest.raises(UnknownTopicError):
             await asker.find()
+
+
+async def test_a_question_without_an_answer_takes_back_nothing_that_another_was_told(
+    loop: NetworkedLoop,
+) -> None:
+    async with asking(loop) as asker:
+        for each in asker.nameservers:
+            each.silent = True
+        unanswered = asyncio.ensure_future(asker.find())
+        await asyncio.sleep(GRPC.nameserver_seconds + ANSWER_SECONDS)
+        asker.nameservers[1].silent = False
+        assert await asker.find() == [SERVES_GRPC]
+        assert not unanswered.done()
+        assert await unanswered == [SERVES_GRPC]
+        assert await asker.find() == [SERVES_GRPC]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from broker.remoting.protocol.codes import ResponseCode
+from store.errors import DiskFullError
 from store.index.queue_tails import decode_tails, read_tails
 from store.io.os_filesystem import OsFileSystem
 from store.log.entry import Entry
@@ -127,10 +128,15 @@ async def test_a_derived_file_that_is_damaged_at_the_start_is_made_again(
         assert (await broker.send("orders", 1, b"x")).code == ResponseCode.SUCCESS
 
 
+@pytest.mark.parametrize("error", [None, DiskFullError("no room")], ids=["whole", "disk full"])
 async def test_readers_that_ask_again_and_again_do_not_read_the_log_each_time(
-    loop: NetworkedLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    loop: NetworkedLoop,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: DiskFullError | None,
 ) -> None:
-    """Where the log itself is damaged a comparison finds nothing, and each query began another."""
+    """Where the log itself is damaged a comparison finds nothing, and each query began another. So
+    it did where no file can be made again."""
     async with running_broker(loop, tmp_path, **SETTINGS | {"scrub_pass_seconds": 1e6}) as broker:
         await filled(broker)
         scrubber = broker.broker.context.node.scrubber
@@ -140,6 +146,8 @@ async def test_readers_that_ask_again_and_again_do_not_read_the_log_each_time(
         def counted(entries: Sequence[Entry]) -> list[str]:
             nonlocal looks
             looks += 1
+            if error is not None:
+                raise error
             return check(entries)
 
         monkeypatch.setattr(scrubber.derived, "check", counted)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import zlib
 from pathlib import Path
+from struct import Struct
 from typing import Any
 
 import pytest
@@ -12,7 +14,14 @@ from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.ext_fields import INT32_MAX
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.protocol.java_json import encode_json
-from store.message.record import MessageRecord, record_size
+from store.message.record import (
+    HEAD,
+    RECORD_MAGIC,
+    V6_HOSTS,
+    MessageRecord,
+    decode_record,
+    record_size,
+)
 from store.message.scheduled_topics import DELAYS_MS
 from tests.broker.single_broker import SingleBroker, messages, running_broker
 from tests.support.virtual_network import NetworkedLoop
@@ -245,3 +254,34 @@ async def test_a_message_that_says_attempts_below_0_comes_back_as_after_the_firs
     again = await next_of(broker, RETRY)
     assert again.body == b"m"
     assert again.store_timestamp - record.store_timestamp >= DELAYS_MS[2]
+
+
+def record_with_ipv6_hosts(position: int) -> bytes:
+    """A record of RocketMQ as it would lie at ``position``."""
+    body, tail = b"m", b"\x06orders\x00\x00"
+    crc = zlib.crc32(body) & 0x7FFFFFFF
+    fields = crc, 0, 0, 0, position, V6_HOSTS, 0, bytes(20), 0, bytes(20), 0, 0, len(body)
+    head = Struct(">iiiqqiq20sq20siqi").pack(*fields)
+    size = 8 + len(head) + len(body) + len(tail)
+    return Struct(">ii").pack(size, RECORD_MAGIC) + head + body + tail
+
+
+async def test_a_record_made_up_in_a_body_does_not_come_back(broker: SingleBroker) -> None:
+    """Records here have IPv4 hosts. Its copy would be none, and the other messages of its delay
+    level would wait behind it for ever."""
+    other = await first_message(broker)
+
+    async def stored(body: bytes) -> int:
+        answer = await broker.send("orders", 0, body)
+        return int(str(answer.ext["msgId"])[16:], 16)
+
+    first, second = [await stored(record_with_ipv6_hosts(0)) for _ in range(2)]
+    position = 2 * second - first + HEAD.size
+    made_up = record_with_ipv6_hosts(position)
+    assert await stored(made_up) + HEAD.size == position
+    answer = await send_back(broker, decode_record(made_up))
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert f"no message begins at position {position}" in (answer.remark or "")
+    assert (await send_back(broker, other)).code == 0
+    async with asyncio.timeout(60):
+        assert (await next_of(broker, RETRY)).body == other.body

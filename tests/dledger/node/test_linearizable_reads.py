@@ -115,3 +115,15 @@ async def test_reads_whose_entries_never_come_all_fail(loop: VirtualLoop) -> Non
             reader.leader.say(ReadResponse(TERM, number, 1))
         await asyncio.sleep(seconds)
         assert [type(answer) for answer in reader.answers] == 3 * [ReadUnconfirmedError]
+
+
+async def test_reads_that_come_while_a_question_is_open_share_the_next(loop: VirtualLoop) -> None:
+    async with following(loop) as reader:
+        first = await reader.ask()
+        assert [await reader.ask() for _ in range(2)] == [first, first]
+        reader.leader.say(ReadResponse(TERM, first, 0))
+        assert reader.answers == [None]
+        await asyncio.sleep(0.01)
+        assert len(reader.leader.questions) == 2
+        reader.leader.say(ReadResponse(TERM, reader.leader.questions[-1], 0))
+        assert reader.answers == 3 * [None]

@@ -14,7 +14,7 @@ from broker.cli.local_cluster.local_cluster import (
     find_processes,
     open_cluster,
 )
-from broker.cli.local_cluster.local_member import local_cluster, retire
+from broker.cli.local_cluster.local_member import local_cluster, mark_removed, put_aside, retire
 from broker.cli.local_cluster.managed_processes import PID_FILE, ManagedProcess, end_processes
 from broker.cli.local_cluster.port_layout import (
     FREE_PORTS,
@@ -230,6 +230,36 @@ def test_a_removed_node_is_not_started_and_says_how_it_comes_back(tmp_path: Path
             kill.command.main(["n2", "--data", str(tmp_path)], standalone_mode=False)
         assert retire(found, "broker-a", "n2")
         assert not retire(found, "broker-a", "n7")
+
+
+def test_no_cluster_is_made_over_the_data_of_removed_nodes(tmp_path: Path) -> None:
+    (node,) = design_cluster(tmp_path, nodes=1).write().nodes.values()
+    mark_removed(node.config)
+    for find in (open_cluster, design_cluster):
+        with pytest.raises(UsageError, match="has only nodes that were removed from their groups"):
+            find(tmp_path)
+
+
+@pytest.mark.processes
+def test_a_node_that_has_marked_itself_is_still_ended_and_put_aside(tmp_path: Path) -> None:
+    """It marks itself when it learns of its removal, and drains before it ends."""
+    made = design_cluster(tmp_path).write()
+    mark_removed(made.nodes["broker-a/n2"].config)
+    cluster = open_cluster(tmp_path)
+    home = tmp_path / "broker-a/n2"
+    program = [sys.executable, "-c", "import signal; signal.pause()"]
+    process = ManagedProcess("broker-a/n2", home, program, home / "log/node.log")
+    try:
+        process.start()
+        assert retire(cluster, "broker-a", "n2")
+        assert process.pid is None
+        process.reap(5.0)
+        process.start()
+        assert put_aside(cluster, "broker-a", "n2") == tmp_path / "replaced/broker-a/n2-1"
+        assert process.pid is None
+        assert not home.exists()
+    finally:
+        end_processes([process], kill=True)
 
 
 def test_only_the_cluster_that_was_asked_is_changed(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def test_the_environment_is_as_it_was_after_a_command(
 def test_an_unknown_cluster_is_told_with_those_that_there_are(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert run_command(["status", "--profile", "nobody"]) == 1
+    assert run_command(["status", "--profile", "nobody"]) == 2
     assert "has no cluster nobody; there are one, two" in capsys.readouterr().err
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -65,23 +66,22 @@ def test_who_hears_none_any_more_by_its_own_clock_may(rate: float, share: float)
     vote_after(rate, share)
 
 
-def asked_again(*, by_whom_it_voted_for: bool, pre_vote: bool) -> None:
-    """A voter that hears the leader that it voted for is asked for its vote in that term by it, or
-    by another, and gives it. Raises what the check says of it."""
+def asked_by(candidate: str, *, vote: str, pre_vote: bool) -> None:
+    """A voter that hears "the leader" of its term, and gave its vote in that term to ``vote``, is
+    asked for its vote again by ``candidate``, and gives it. Raises what the check says of it."""
 
     async def script(cluster: Cluster[Any]) -> None:
         leader = await serving(cluster)
         voter, another = others(cluster, leader)
-        if vote_of(voter) != leader.name:
-            voter, another = another, voter
-        assert vote_of(voter) == leader.name
+        hosts = {"the leader": leader, "another": another}
         await cluster.pass_time(1.0)
         assert leader.node is not None
+        assert voter.node is not None
         core, check = leader.node.core, LeaderStickiness()
         check.receives(voter, leader.name, Heartbeat(core.term, core.commit_index, 1))
-        candidate = leader if by_whom_it_voted_for else another
         request = VoteRequest(core.term, core.entry_cache.last_index, core.term, pre_vote, False, 0)
-        found.append(said_of(check, voter, candidate, request))
+        with patch.object(voter.node.core.raft_state, "vote", hosts[vote].name):
+            found.append(said_of(check, voter, hosts[candidate], request))
         await settle(cluster)
 
     found: list[Violation | None] = []
@@ -90,18 +90,16 @@ def asked_again(*, by_whom_it_voted_for: bool, pre_vote: bool) -> None:
         raise found[0]
 
 
-def vote_of(voter: Host) -> str:
-    assert voter.node is not None
-    return voter.node.core.raft_state.vote
-
-
 def test_a_vote_that_was_given_before_the_leader_was_heard_may_be_told_later() -> None:
-    asked_again(by_whom_it_voted_for=True, pre_vote=False)
+    asked_by("another", vote="another", pre_vote=False)
 
 
-@pytest.mark.parametrize(("by_whom_it_voted_for", "pre_vote"), [(True, True), (False, False)])
-def test_no_other_may_be_given_while_the_leader_is_heard(
-    by_whom_it_voted_for: bool, pre_vote: bool
-) -> None:
+@pytest.mark.parametrize("pre_vote", [True, False])
+def test_the_leader_itself_may_be_given_a_vote(pre_vote: bool) -> None:
+    asked_by("the leader", vote="the leader", pre_vote=pre_vote)
+
+
+@pytest.mark.parametrize(("vote", "pre_vote"), [("another", True), ("the leader", False)])
+def test_no_other_may_be_given_while_the_leader_is_heard(vote: str, pre_vote: bool) -> None:
     with pytest.raises(Violation, match="though it hears"):
-        asked_again(by_whom_it_voted_for=by_whom_it_voted_for, pre_vote=pre_vote)
+        asked_by("another", vote=vote, pre_vote=pre_vote)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
 import msgpack
 from hypothesis import given
@@ -140,3 +141,23 @@ def test_a_command_that_is_not_known_leaves_the_state_unknown() -> None:
     batch = decode_batch(b"".join(encode_batch(0, STORED_MS, HOST, [], b"")))
     effects.take(batch, [["of-tomorrow", 1]], 0)
     assert "of-tomorrow" in effects.unknown
+
+
+def test_expiry_looks_at_each_open_transaction_once() -> None:
+    """As the broker: each look at the first item of a dictionary passes over those that were
+    removed before it."""
+
+    class Counted(dict[int, list[Any]]):
+        looks = 0
+
+        def items(self) -> Any:
+            self.looks += 1
+            return super().items()
+
+    tables, effects = BrokerTables(), BrokerEffects()
+    opened = Counted({offset: [100 * offset, "payers", 0, -1, 0, 0] for offset in range(9)})
+    tables.transactions = opened
+    effects.take(None, [["expire", 500]], 1000)
+    tables.apply(effects, None)
+    assert [*opened] == [5, 6, 7, 8]
+    assert opened.looks == 1
