@@ -335,10 +335,12 @@ class Batcher:
 
     def _lazy_due(self) -> None:
         self._lazy_timer = None
-        if self._pending_state.has_lazy_offsets:
+        while self._pending_state.has_lazy_offsets:  # they may fill more than one entry
             self._take_lazy_offsets(self._open)
-            if not self._turn_scheduled:
-                self._schedule()
+            self._closed.append(self._open)
+            self._open = PendingBatch()
+        if not self._turn_scheduled:
+            self._schedule()
 
     # --- proposing
 
@@ -374,8 +376,6 @@ class Batcher:
             self._refuse_pending(error)
 
     def _take_lazy_offsets(self, batch: PendingBatch) -> None:
-        if not self._pending_state.has_lazy_offsets:
-            return
         room = max((self._entry_bytes - batch.bytes) // _LAZY_OFFSET_BYTES, 0)
         for command in self._pending_state.take_lazy_offsets(room):
             self._put_command(batch, command)

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heappush
 
+from broker.group_commit.pending_batch import PendingBatch
 from broker.group_commit.ports import AppliedState
 from broker.state.broker_state import changed_by
 from broker.state.commands import (
@@ -130,8 +131,9 @@ class PendingPop:
 
     def __init__(self, applied: AppliedState) -> None:
         self._applied = applied
-        self._queues: dict[PopKey, PendingPopQueue | None] = {}
-        """None: the group or topic is being deleted."""
+        self._queues: dict[PopKey, PendingPopQueue] = {}
+        self._deleted: dict[PopKey, PendingBatch] = {}
+        """Cursors that the applied state may still have, and the batch that deletes them."""
 
     def queue(self, key: PopKey) -> PendingPopQueue | None:
         """The deliveries of a group in a queue, or None if the group has no cursor there."""
@@ -139,13 +141,13 @@ class PendingPop:
             return self._queues[key]
         except KeyError:
             known = self._applied.state.pop.queues.get(key)
-            if known is None:
+            if known is None or key in self._deleted:
                 return None
             found = self._queues[key] = PendingPopQueue(known.copy())
             return found
 
-    def add(self, command: Command) -> None:
-        """Applies a command of a pending batch."""
+    def add(self, batch: PendingBatch, command: Command) -> None:
+        """Applies a command that ``batch`` holds."""
         match command:
             case CommitOffset():
                 if self._queues or self._applied.state.pop.queues:
@@ -153,7 +155,7 @@ class PendingPop:
                     if found is not None:
                         found.apply(command)
             case PopForget():
-                self._queues[command[:3]] = None
+                self._drop(batch, command[:3])
             case PopReceive() | PopWait() | PopAck() | PopChange():
                 key = command[:3]
                 found = self.queue(key)
@@ -162,15 +164,27 @@ class PendingPop:
                 if found is not None:
                     found.apply(command)
             case DeleteGroup(name):
-                self._drop(group=name)
+                self._drop_of(batch, group=name)
             case DeleteTopic(name):
-                self._drop(topic=name)
+                self._drop_of(batch, topic=name)
 
-    def _drop(self, *, group: str | None = None, topic: str | None = None) -> None:
+    def _drop_of(
+        self, batch: PendingBatch, *, group: str | None = None, topic: str | None = None
+    ) -> None:
         for key in (*self._queues, *self._applied.state.pop.keys_of(group=group, topic=topic)):
             if group == key[0] or topic == key[1]:
-                self._queues[key] = None
+                self._drop(batch, key)
+
+    def _drop(self, batch: PendingBatch, key: PopKey) -> None:
+        self._queues.pop(key, None)
+        self._deleted[key] = batch
+
+    def applied(self, batch: PendingBatch) -> None:
+        """``batch`` was applied, or never will be."""
+        for key in [key for key, by in self._deleted.items() if by is batch]:
+            del self._deleted[key]
 
     def clear(self) -> None:
         """Forgets all pending commands."""
         self._queues.clear()
+        self._deleted.clear()

@@ -91,7 +91,7 @@ class PendingState:
 
     def add(self, batch: PendingBatch, command: Command) -> None:
         """Adds a command that ``batch`` holds."""
-        self.pop.add(command)
+        self.pop.add(batch, command)
         match command:
             case CommitOffset():
                 key = command[:3]
@@ -145,6 +145,7 @@ class PendingState:
             _drop_of(self._groups, batch)
         if self._offsets:
             _drop_of(self._offsets, batch)
+        self.pop.applied(batch)
 
     def clear(self, but: Iterable[PendingBatch]) -> None:
         """Drops everything pending except the changes of these batches."""
@@ -164,7 +165,7 @@ class PendingState:
         self.pop.clear()
         for batch in pending:
             for command in batch.commands:
-                self.pop.add(command)
+                self.pop.add(batch, command)
 
     # --- offsets that are in no batch yet
 

@@ -6,7 +6,8 @@ ago: some clients reopen their stream only minutes after their broker died.
 
 A consumer may not have got a message, because the leader died before its answer, or the call ended.
 The consumer is connected, but does not work on that message. So such a delivery is renewed for
-minutes, not for hours.
+minutes, not for hours. A renewal says in the nonce that no answer is known. So a later leader does
+not take the delivery for answered because it was renewed before.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from broker.grpc.statuses import ANSWERED
 from broker.limits import GRPC, STATE
 from broker.pop.auto_renewal import AutoRenewal, Renewable
 from broker.pop.pop_request import PoppedMessage
-from broker.pop.renewed_receipts import client_hash, renewed
+from broker.pop.renewed_receipts import client_hash, was_answered
 
 LOOK_SECONDS = 5.0
 """Pace: the seconds between two checks of deliveries."""
@@ -36,7 +37,16 @@ _Key: TypeAlias = tuple[str, str, int]
 _Told: TypeAlias = tuple[_Key, int, int]
 """A delivery: queue, offset and attempt."""
 
-_Ends: TypeAlias = dict[_Told, float]
+
+class _End(NamedTuple):
+    """When the renewals of a delivery end, and whether it was answered."""
+
+    at: float
+    answered: bool
+
+
+_UNKNOWN = _End(math.inf, False)
+_Ends: TypeAlias = dict[_Told, _End]
 
 
 class Renewals:
@@ -55,8 +65,8 @@ class Renewals:
         self._heard: dict[tuple[str, str], float] = {}
         """By group and client: the time until which its heartbeat counts."""
         self._ends: _Ends = {}
-        """The time after which a delivery is not renewed any more. Infinite until a check finds
-        that it was answered, or until it is due for the first time: by then it would have been
+        """The time after which a delivery is not renewed any more. Unknown until a check finds that
+        it was answered, or until it is due for the first time: by then it would have been
         answered."""
         self._given: set[_Told] = set()
         self._given_earlier: set[_Told] = set()
@@ -123,30 +133,29 @@ class Renewals:
                 await asyncio.sleep(0)
             now = self._loop.time()
             soon = now + GRPC.unanswered_seconds_max
-            # A client may be missing in one check. Its unanswered deliveries are then marked as
-            # renewed, and would count as answered when it is back.
-            kept = {told: until for told, until in self._ends.items() if now < until < soon}
+            # A client may be missing in one check. The time of its unanswered deliveries would
+            # begin again when it is back.
+            kept = {told: end for told, end in self._ends.items() if now < end.at < soon}
             self._ends = kept | ends
 
     async def _renew(self, key: _Key, working: set[int], ends: _Ends) -> None:
         now, due_ms = self._loop.time(), GRPC.renewed_seconds * 500
-        due: list[Renewable] = []
+        due: dict[bool, list[Renewable]] = {True: [], False: []}
         for each in self._renewal.deliveries(key, working):
             told = (key, each.offset, each.attempt)
-            until = self._ends.get(told, math.inf)
+            end = self._ends.get(told, _UNKNOWN)
             is_due = each.left_ms <= due_ms
-            if until == math.inf and (is_due or self._was_given(told)):
+            if end == _UNKNOWN and (is_due or self._was_given(told)):
+                answered = self._was_given(told) or was_answered(each.delivery.nonce)
+                most = GRPC.renewed_seconds_max if answered else GRPC.unanswered_seconds_max
                 age = GRPC.renewed_seconds - each.left_ms / 1000
-                until = now - age + self._seconds_max(told, each.delivery.nonce)
-            ends[told] = until
-            if is_due and now < until:
-                due.append(each)
-        await self._renewal.renew(key, due, int(GRPC.renewed_seconds * 1000))
-
-    def _seconds_max(self, told: _Told, nonce: int) -> float:
-        """How long a delivery is renewed, from its first renewal by this leader on."""
-        answered = self._was_given(told) or renewed(nonce) == nonce
-        return GRPC.renewed_seconds_max if answered else GRPC.unanswered_seconds_max
+                end = _End(now - age + most, answered)
+            ends[told] = end
+            if is_due and now < end.at:
+                due[end.answered].append(each)
+        for answered, found in due.items():
+            invisible_ms = int(GRPC.renewed_seconds * 1000)
+            await self._renewal.renew(key, found, invisible_ms, answered=answered)
 
     def _was_given(self, told: _Told) -> bool:
         return told in self._given or told in self._given_earlier

@@ -56,9 +56,11 @@ class AutoRenewal:
             if delivery.attempt and left_ms > 0 and owner_of(delivery.nonce) in clients:
                 yield Renewable(offset, delivery, left_ms)
 
-    async def renew(self, key: PopKey, found: Sequence[Renewable], invisible_ms: int) -> None:
+    async def renew(
+        self, key: PopKey, found: Sequence[Renewable], invisible_ms: int, *, answered: bool
+    ) -> None:
         """Makes the deliveries of ``found`` that are unchanged invisible for ``invisible_ms`` from
-        now on.
+        now on. ``answered``: whether the consumer has these messages.
 
         Raises one of :data:`~broker.errors.REFUSALS`.
         """
@@ -66,10 +68,11 @@ class AutoRenewal:
             now_ms = self._batcher.now_ms()
             pending = self._batcher.pop_queue(key)
             known = {} if pending is None else pending.queue.deliveries
+            until_ms = now_ms + invisible_ms
             commands = [
-                PopChange(*key, offset, renewed(delivery.nonce), now_ms + invisible_ms, now_ms)
-                for offset, delivery, _left_ms in found[start : start + _ENTRY_RENEWALS]
-                if delivery.visible_ms > now_ms and known.get(offset) == delivery
+                PopChange(*key, at, renewed(delivery.nonce, answered=answered), until_ms, now_ms)
+                for at, delivery, _left_ms in found[start : start + _ENTRY_RENEWALS]
+                if delivery.visible_ms > now_ms and known.get(at) == delivery
             ]
             if commands:
                 committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()

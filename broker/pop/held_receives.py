@@ -1,8 +1,8 @@
 """Receive requests that found no message wait here until there may be one.
 
 A request is woken by a new message, by a delivery that becomes visible, and by an acknowledgement
-that may let the next message of a message group go. A request that then finds a message wakes the
-next request. So a message does not wake all members of a group.
+that may let the next message of a message group go. A request that then finds a message, or ends
+before it could take one, wakes the next request. So a message does not wake all members of a group.
 """
 
 from __future__ import annotations

@@ -85,9 +85,6 @@ class Pop:
         self._loop = loop
         self._rng = rng
         self.held = HeldReceives(loop, batcher.now_ms)
-        self._turn = asyncio.Lock()
-        """Held by a request that waited for a quota, so that each counts the messages of the one
-        before."""
         self.renewal = AutoRenewal(machine, batcher)
         self._dead_letters = DeadLetters(batcher=batcher, wall_clock=wall_clock, rng=rng)
         self._receiver = Receiver(
@@ -134,11 +131,11 @@ class Pop:
     async def _first(self, request: PopRequest) -> tuple[PopResult, int | None]:
         """The first look, once the member is within its quotas; without messages if that takes
         longer than the request may wait."""
-        waits = self._waits(request)
-        if not waits:
+        quotas, waits = self.quotas, self._waits(request)
+        if quotas is None or not waits:
             return await self._take(request)
         while await self.held.pause(request, waits):
-            async with self._turn:
+            async with quotas.turn(request.caller, request.topic):
                 waits = self._waits(request)
                 if not waits:
                     return await self._take(request)
@@ -153,11 +150,24 @@ class Pop:
         return self.quotas.consumes(request.caller, request.topic)
 
     async def _take(self, request: PopRequest) -> tuple[PopResult, int | None]:
+        """One look. It wakes the next request once it is through, and also if it ends early: a
+        message that it leaves may have woken no other."""
         group, queues = self._check(request)
-        taken = await self._receiver.take(request, group, queues)
-        if taken[0].messages:
-            self._received(request, taken[0])
-        return taken
+        try:
+            taken = await self._receiver.take(request, group, queues)
+            messages = taken.result.messages
+            if messages:
+                self.held.wake(request.topic, request.group)  # there may be more messages
+                until_ms = messages[0].invisible_until_ms
+                self.held.wake_at(request.topic, request.group, until_ms)
+            for each in taken.committed:
+                await each
+        except BaseException:
+            self.held.wake(request.topic, request.group)
+            raise
+        if messages:
+            self._received(request, taken.result)
+        return taken.result, taken.visible_ms
 
     def _check(self, request: PopRequest) -> tuple[GroupConfig, Sequence[int]]:
         """The settings of the group, and the queues to look at, starting with a random one."""
@@ -192,8 +202,6 @@ class Pop:
         self._rates.pulled(topic, group, len(messages), size)
         if self.quotas is not None:
             self.quotas.consumed(request.caller, topic, len(messages), size)
-        self.held.wake(topic, group)  # there may be more messages
-        self.held.wake_at(topic, group, messages[0].invisible_until_ms)
 
     async def has_messages(self, request: PopRequest) -> bool:
         """Whether a request may find a message now or before its deadline. Filters are ignored.
@@ -210,6 +218,7 @@ class Pop:
                     visible_ms.append(next_ms)
             next_ms = min(visible_ms, default=None)
             if next_ms is not None and next_ms <= self._batcher.now_ms():
+                self.held.wake(request.topic, request.group)  # the message is still there
                 return True
             if not await self.held.wait(request, next_ms, seen):
                 return False
@@ -236,11 +245,11 @@ class Pop:
                     problem = ReceiptResult(ReceiptStatus.OK, text)
             results.append(problem)
         was_full = any(map(self._is_full, acknowledged))
+        if acknowledged:
+            self.held.acknowledged(topic, group, was_full=was_full)
         await self._commit(
             [PopAck(*key, pack_runs(sorted(offsets))) for key, offsets in acknowledged.items()]
         )
-        if acknowledged:
-            self.held.acknowledged(topic, group, was_full=was_full)
         return results
 
     async def change_invisible(
@@ -258,11 +267,11 @@ class Pop:
         nonce = not_renewable(self._rng.randrange(1, I64_MAX))
         until_ms = now_ms + invisible_ms
         key = (group, topic, known.queue_id)
-        await self._commit([PopChange(*key, known.offset, nonce, until_ms, now_ms)])
         if invisible_ms:
             self.held.wake_at(topic, group, until_ms)
         else:
             self.held.wake(topic, group)
+        await self._commit([PopChange(*key, known.offset, nonce, until_ms, now_ms)])
         changed = known._replace(tag=tag_of(nonce), delivered_ms=now_ms, invisible_ms=invisible_ms)
         return ReceiptResult(ReceiptStatus.OK, str(changed), until_ms)
 
@@ -284,8 +293,8 @@ class Pop:
         letter = Candidate(known.offset, records[0], delivery)
         committed: asyncio.Future[None] = self._loop.create_future()
         self._dead_letters.bury(key, settings, letter, delivery.attempt, completion(committed))
-        await committed
         self.held.wake(topic, group)
+        await committed
         return ReceiptResult(ReceiptStatus.OK, handle)
 
     def _delivery(
@@ -313,6 +322,8 @@ class Pop:
         return pending is not None and len(pending) >= STATE.pop_queue_deliveries_max
 
     async def _commit(self, commands: Sequence[Command]) -> None:
+        """Adds commands in this turn of the loop, and waits until they are committed. Requests that
+        may now find a message are woken in the same turn: later the caller may be gone."""
         if commands:
             committed: asyncio.Future[None] = self._loop.create_future()
             self._batcher.add_in_one_entry((), commands, completion(committed))

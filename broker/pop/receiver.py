@@ -12,7 +12,7 @@ from typing import NamedTuple
 from broker.delivery.first_offset import begins_at_end
 from broker.delivery.message_reader import MessageReader
 from broker.delivery.replica_selection import ReplicaSelection
-from broker.errors import REFUSALS, UnavailableError
+from broker.errors import REFUSALS, UnavailableError, UnknownGroupError, UnknownTopicError
 from broker.group_commit.batcher import Batcher
 from broker.group_commit.pending_pop import PendingPopQueue
 from broker.ingest.state_quota import check_offset_quota
@@ -21,7 +21,7 @@ from broker.pop.dead_letters import DeadLetters, attempts_max
 from broker.pop.pop_request import PoppedMessage, PopRequest, PopResult, PopStatus
 from broker.pop.receipt_handle import ReceiptHandle, tag_of
 from broker.pop.receivable_messages import ReceivableMessageFinder, ReceivableMessages, Search
-from broker.pop.renewed_receipts import not_renewable, renewable, renewed
+from broker.pop.renewed_receipts import nonces_of, not_renewable, renewable
 from broker.state.commands import Command, CommitOffset, PopAck, PopReceive, PopWait
 from broker.state.pop_queues import PopDelivery, PopKey, pack_runs, pack_waiting
 from broker.state.state_machine import BrokerStateMachine
@@ -62,11 +62,13 @@ class _Received(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """The result of a look at the queues. ``visible_ms``: when the next delivery becomes
-    visible."""
+    """The result of a look at the queues."""
 
     result: PopResult
     visible_ms: int | None = None
+    """When the next delivery becomes visible."""
+    committed: Sequence[asyncio.Future[None]] = ()
+    """Only then may the messages be given out."""
 
 
 class Receiver:
@@ -97,10 +99,11 @@ class Receiver:
         """When the log last got the cursor of a queue because of skipped messages."""
 
     async def take(self, request: PopRequest, group: GroupConfig, queues: Sequence[int]) -> Taken:
-        """The messages that can be received now, with their commands committed.
+        """The messages that can be received now. Their commands are added.
 
-        Raises :class:`~dledger.errors.ProposeError`, :class:`~broker.errors.UnavailableError`, and
-        :class:`~broker.errors.QuotaExceededError`.
+        Raises :class:`~dledger.errors.ProposeError`, :class:`~broker.errors.UnavailableError`,
+        :class:`~broker.errors.QuotaExceededError`, and for what is deleted meanwhile
+        :class:`~broker.errors.UnknownTopicError` or :class:`~broker.errors.UnknownGroupError`.
         """
         nonce = _nonce(request) or self._rng.randrange(1, I64_MAX)
         nonce = renewable(nonce, request.client_id) if request.auto_renew else not_renewable(nonce)
@@ -132,12 +135,11 @@ class Receiver:
             next_ms = None if pending is None else pending.next_visible_ms(attempt.now_ms)
             if next_ms is not None:
                 visible_ms.append(next_ms)
-        for each in received:
-            await each.committed
         messages = tuple(message for each in received for message in each.messages)
         if messages:
             rest = sum(each.rest for each in received)
-            return Taken(PopResult(PopStatus.FOUND, messages, rest))
+            committed = [each.committed for each in received]
+            return Taken(PopResult(PopStatus.FOUND, messages, rest), committed=committed)
         status = PopStatus.FULL if full else PopStatus.NOTHING
         return Taken(PopResult(status), min(visible_ms, default=None))
 
@@ -172,9 +174,7 @@ class Receiver:
         pending = self._batcher.pop_queue(key)
         if pending is None:
             return None
-        nonces = {attempt.nonce}
-        if attempt.request.auto_renew:
-            nonces.add(renewed(attempt.nonce))
+        nonces = nonces_of(attempt.nonce) if attempt.request.auto_renew else {attempt.nonce}
         offsets = pending.received_with(nonces, attempt.now_ms)
         if not offsets:
             return None
@@ -230,10 +230,14 @@ class Receiver:
     def _cursor(self, attempt: _Attempt, key: PopKey) -> PendingPopQueue:
         """The group's deliveries in the queue. The first time, the cursor is written to the log:
         otherwise the next request could begin elsewhere."""
-        batcher, (_group, topic, queue_id) = self._batcher, key
+        batcher, (group, topic, queue_id) = self._batcher, key
         first, end = self._reader.offsets(topic, queue_id)
         pending = batcher.pop_queue(key)
         if pending is None:
+            if batcher.topic(topic) is None:  # deleted during a read; so may be the group
+                raise UnknownTopicError(f"topic[{topic}] not exist, apply first please!")
+            if batcher.group(group) is None:
+                raise UnknownGroupError(f"subscription group not exist, {group}")
             offset = batcher.offset(*key)
             if offset is None:
                 check_offset_quota(batcher, self._machine.state.offset_count, *key)

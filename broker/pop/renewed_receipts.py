@@ -6,9 +6,10 @@ handle. From the highest bit on, the nonce of a delivery that may be renewed
 
     30  hash of the client's id
      1  renewed
-    32  the bits of the receive request, which identify its attempt and its receipt handle
+     1  renewed by a leader that did not know of an answer; older programs left this bit to chance
+    31  the bits of the receive request, which identify its attempt and its receipt handle
 
-A renewal changes only the one bit. So the first handle of a renewed delivery is recognised by its
+A renewal changes only the two bits. So the first handle of a renewed delivery is recognised by its
 tag: 31 bits, without a time. If a client receives such a message again by the same attempt id, its
 first handle is valid again, from the next renewal on. Other nonces are random, and one in 2^30
 names a given client. They never have the bit "renewed".
@@ -21,7 +22,7 @@ from hashlib import blake2b
 from broker.pop.receipt_handle import ReceiptHandle, tag_of
 from broker.state.pop_queues import PopDelivery
 
-_LOW_BITS = (1 << 32) - 1
+_UNANSWERED = 1 << 31
 _RENEWED = 1 << 32
 _CLIENT_SHIFT = 33
 
@@ -34,7 +35,7 @@ def client_hash(client_id: str) -> int:
 
 def renewable(nonce: int, client_id: str) -> int:
     """The nonce of a delivery that may be renewed, made of a random one."""
-    return client_hash(client_id) << _CLIENT_SHIFT | (nonce & _LOW_BITS or 1)
+    return client_hash(client_id) << _CLIENT_SHIFT | (tag_of(nonce) or 1)
 
 
 def not_renewable(nonce: int) -> int:
@@ -47,9 +48,21 @@ def owner_of(nonce: int) -> int:
     return nonce >> _CLIENT_SHIFT
 
 
-def renewed(nonce: int) -> int:
-    """The nonce of a delivery from its first renewal on."""
-    return nonce | _RENEWED
+def renewed(nonce: int, *, answered: bool) -> int:
+    """The nonce of a delivery after a renewal. ``answered``: whether the consumer has the
+    message."""
+    return nonce & ~_UNANSWERED | _RENEWED | (0 if answered else _UNANSWERED)
+
+
+def was_answered(nonce: int) -> bool:
+    """Whether a leader that has renewed the delivery knew that the consumer has the message."""
+    return nonce & (_RENEWED | _UNANSWERED) == _RENEWED
+
+
+def nonces_of(nonce: int) -> set[int]:
+    """All nonces that a delivery may have, made of one of them."""
+    bare = nonce & ~(_RENEWED | _UNANSWERED)
+    return {bare, bare | _UNANSWERED, bare | _RENEWED, bare | _RENEWED | _UNANSWERED}
 
 
 def is_receipt_of(handle: ReceiptHandle, delivery: PopDelivery) -> bool:

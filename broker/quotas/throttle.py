@@ -12,10 +12,13 @@ any quota ``active`` is None, which costs the flows only that check.
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from math import ceil
 from typing import NamedTuple, TypeAlias
+from weakref import WeakValueDictionary
 
 from broker.limits import QUOTAS
 from broker.quotas.quota import ACCOUNT, CLIENT, EACH, TOPIC, Entity, OverQuotaError, Quota
@@ -54,6 +57,7 @@ class Throttle:
         self._clock = clock
         self._quotas: dict[Entity, Quota] = {}
         self._buckets: dict[Entity, _Buckets] = {}
+        self._turns: WeakValueDictionary[Entity, asyncio.Lock] = WeakValueDictionary()
         self.throttled_seconds: defaultdict[Entity, float] = defaultdict(float)
         """The seconds that requests have waited since the start, by quota."""
 
@@ -135,6 +139,17 @@ class Throttle:
         for _entity, buckets in self._of(caller, topic, now):
             _take(buckets.consume_messages, messages, now)
             _take(buckets.consume_bytes, size, now)
+
+    @asynccontextmanager
+    async def turn(self, caller: Caller, topic: str) -> AsyncIterator[None]:
+        """Requests with a common quota enter one at a time, so that each counts the messages of the
+        one before."""
+        async with AsyncExitStack() as entered:
+            # All enter their quotas in the same order of types.
+            for entity, _buckets in list(self._of(caller, topic, self._clock())):
+                lock = self._turns.setdefault(entity, asyncio.Lock())
+                await entered.enter_async_context(lock)
+            yield
 
     def _note(self, entity: Entity, debt: float) -> None:
         if debt <= 0:

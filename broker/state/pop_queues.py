@@ -8,9 +8,10 @@ of a 4.x member acknowledges all messages before its offset, and never moves the
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import count, islice
+from itertools import count, islice, takewhile
 from struct import Struct, error
 from typing import NamedTuple, TypeAlias
 
@@ -41,10 +42,13 @@ class PopDelivery(NamedTuple):
 
 @dataclass(slots=True)
 class PopQueue:
-    """The deliveries of a group in one queue, in the order of their key, the offset."""
+    """The deliveries of a group in one queue, in the order of their key, the offset.
+
+    The first item of a plain dict is searched behind all that were removed before it.
+    """
 
     next_offset: int
-    deliveries: dict[int, PopDelivery] = field(default_factory=dict)
+    deliveries: OrderedDict[int, PopDelivery] = field(default_factory=OrderedDict)
 
     @property
     def committed_offset(self) -> int:
@@ -83,7 +87,7 @@ class PopQueue:
     def commit(self, offset: int) -> None:
         """A 4.x member has consumed all messages before ``offset``."""
         if offset > self.committed_offset:
-            self.acknowledge([each for each in self.deliveries if each < offset])
+            self.acknowledge([*takewhile(lambda each: each < offset, self.deliveries)])
             self.next_offset = max(self.next_offset, offset)
 
     def copy(self) -> PopQueue:
@@ -133,7 +137,8 @@ class PopQueues:
         return cls(
             {
                 (group, topic, queue_id): PopQueue(
-                    next_offset, {offset: PopDelivery(*each) for offset, *each in deliveries}
+                    next_offset,
+                    OrderedDict((offset, PopDelivery(*each)) for offset, *each in deliveries),
                 )
                 for group, topic, queue_id, next_offset, deliveries in queues
             },

@@ -6,6 +6,7 @@ The tables are taken as they stand there, so page and code cannot part.
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 from itertools import chain
 from typing import Any, get_type_hints
 
@@ -141,7 +142,7 @@ def full_state() -> BrokerState:
         access={"writer1": b"w", "reader1": b"r"},
         pop=PopQueues(
             {
-                ("g", "orders", 2): PopQueue(9, {3: PopDelivery(40, 2, 77, 5)}),
+                ("g", "orders", 2): PopQueue(9, OrderedDict({3: PopDelivery(40, 2, 77, 5)})),
                 ("f", "a", 0): PopQueue(1),
             },
             30,

@@ -25,6 +25,21 @@ def test_lazy_offsets_wait_no_longer_than_a_second(room: Room) -> None:
     assert len(room.node.batches) == 1
 
 
+def test_more_lazy_offsets_than_an_entry_holds_wait_no_longer() -> None:
+    room = Room(segment_size=16 << 10)
+    for queue_id in range(100):
+        room.batcher.add_lazy_offset("g", "t", queue_id, 2)
+    room.turn(1.001)
+    room.turn()
+    while room.node.dones:
+        room.node.commit()
+        room.turn()
+    room.loop.close()
+    assert len(room.node.batches) > 2
+    committed = [each for batch in room.node.batches for each in decode_commands(batch.commands)]
+    assert committed == [CommitOffset("g", "t", each, 2) for each in range(100)]
+
+
 def test_a_lazy_offset_that_is_committed_already_makes_no_entry(room: Room) -> None:
     room.applied.state.apply(CommitOffset("g", "t", 0, 2))
     room.batcher.add_lazy_offset("g", "t", 0, 2)

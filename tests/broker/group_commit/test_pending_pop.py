@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 from broker.group_commit.pending_pop import PendingPopQueue
-from broker.state.commands import PopAck, PopChange, PopReceive
+from broker.state.commands import (
+    Command,
+    DeleteGroup,
+    DeleteTopic,
+    PopAck,
+    PopChange,
+    PopForget,
+    PopReceive,
+    PutTopic,
+)
 from broker.state.pop_queues import PopQueue, pack_runs
+from broker.topics_and_groups import TopicConfig
+from tests.broker.group_commit.room import Heard, Room, message
 
 KEY = ("readers", "orders", 0)
 NONCE, RENEWED = 7, 8
@@ -28,6 +39,53 @@ def test_a_receive_request_is_found_whole_though_its_messages_were_prolonged_apa
     assert queue.received_with({RENEWED}, 60_000) == [0]
     assert [offset for offset, _ in queue.visible(90_001)] == [0, 2]
     assert queue.received_with({NONCE, RENEWED}, 90_001) == []
+
+
+def test_a_deleted_queue_is_forgotten_once_it_is_deleted(room: Room) -> None:
+    """Until then the group has no cursor there, though the applied state has one."""
+    batcher, state = room.batcher, room.applied.state
+    state.apply(PutTopic.of(TopicConfig("orders", 1, 1), 1))
+    state.apply(PopReceive(*KEY, 3, pack_runs([0, 1, 2]), NONCE, 60_000, 0))
+    ends: tuple[Command, ...] = (
+        DeleteTopic("orders", 1),
+        DeleteGroup("readers", False, 1),
+        PopForget(*KEY),
+    )
+    for number, command in enumerate(ends):
+        batcher.add_command(command)
+        room.turn()
+        room.batcher.add_message("t", 0, message(b"later"), Heard())
+        room.turn()
+        assert batcher.pop_queue(KEY) is None
+        state.apply(command)
+        room.node.commit()
+        room.node.commit()
+        assert batcher.pop_queue(KEY) is None
+        state.apply(PutTopic.of(TopicConfig("orders", 1, 1), 1))
+        state.apply(PopReceive(*KEY, number, b"", 0, 0, 0))
+        found = batcher.pop_queue(KEY)
+        assert found is not None
+        assert found.queue.next_offset == number
+
+
+def test_a_queue_that_is_made_again_before_it_is_deleted_stays(room: Room) -> None:
+    batcher, state = room.batcher, room.applied.state
+    commands: list[Command] = [
+        PopReceive(*KEY, 7, b"", 0, 0, 0),
+        PopForget(*KEY),
+        PopReceive(*KEY, 3, b"", 0, 0, 0),
+    ]
+    for command in commands:
+        batcher.add_command(command)
+    room.turn()
+    for _ in range(2):
+        found = batcher.pop_queue(KEY)
+        assert found is not None
+        assert found.queue.next_offset == 3
+        if room.node.dones:
+            for command in commands:
+                state.apply(command)
+            room.node.commit()
 
 
 def test_receive_requests_whose_messages_are_gone_do_not_stay() -> None:

@@ -20,10 +20,12 @@ from broker.pop.receipt_handle import ReceiptHandle, tag_of
 from broker.pop.renewed_receipts import (
     client_hash,
     is_receipt_of,
+    nonces_of,
     not_renewable,
     owner_of,
     renewable,
     renewed,
+    was_answered,
 )
 from broker.state.pop_queues import PopDelivery
 from tests.broker.grpc.single_service import SingleService, message, running_service
@@ -140,6 +142,22 @@ async def test_what_may_never_have_reached_its_consumer_comes_again_after_minute
         assert (await received(service))[0] == Code.MESSAGE_NOT_FOUND
         await works(service, 2 * GRPC.renewed_seconds + 2 * LOOK_SECONDS)
         assert len((await received(service))[1]) == 1
+
+
+async def test_a_second_leader_does_not_take_it_for_answered_because_the_first_has_prolonged_it(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
+    async with one_message(loop, tmp_path) as service:
+        assert len((await received(service, auto_renew=True))[1]) == 1
+    for seconds in (2 * GRPC.renewed_seconds, 0.0):
+        now_ms = service.broker.wall_ms()
+        async with running_service(loop, tmp_path, clock_runs=True) as service:
+            service.broker.now_ms = now_ms
+            await works(service, seconds or GRPC.unanswered_seconds_max - GRPC.renewed_seconds)
+            assert (await received(service))[0] == Code.MESSAGE_NOT_FOUND
+            if not seconds:
+                await works(service, 2 * GRPC.renewed_seconds + 2 * LOOK_SECONDS)
+                assert len((await received(service))[1]) == 1
 
 
 async def test_neither_does_it_stay_away_for_longer_when_its_consumer_was_away_for_a_moment(
@@ -286,8 +304,12 @@ def test_a_nonce_says_whose_delivery_it_is_and_whether_it_is_renewed() -> None:
     handle = ReceiptHandle(tag_of(nonce), 1_000, 60_000, "broker-a", 0, 7)
     assert is_receipt_of(handle, PopDelivery(61_000, 1, nonce))
     assert not is_receipt_of(handle, PopDelivery(62_000, 1, nonce))
-    once, twice = renewed(nonce), renewed(renewed(nonce))
-    for delivery in (PopDelivery(91_000, 1, once), PopDelivery(121_000, 1, twice)):
+    unknown = renewed(nonce, answered=False)
+    known = renewed(unknown, answered=True)
+    assert [*map(was_answered, (nonce, unknown, known))] == [False, False, True]
+    assert renewed(known, answered=False) == unknown
+    assert nonces_of(nonce) == nonces_of(unknown) == nonces_of(known) >= {nonce, unknown, known}
+    for delivery in (PopDelivery(91_000, 1, unknown), PopDelivery(121_000, 1, known)):
         assert owner_of(delivery.nonce) == client_hash("client-1")
         assert is_receipt_of(handle, delivery)
         assert not is_receipt_of(handle._replace(tag=handle.tag ^ 1), delivery)

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from broker.errors import (
     WrongStateError,
 )
+from broker.group_commit.batcher import PIPELINE_ENTRIES, Batcher
+from broker.group_commit.pending_pop import PendingPopQueue
 from broker.limits import CONSUME
 from broker.pop import held_receives
-from dledger.errors import NotLeaderError
+from broker.pop.pop_request import PopRequest
+from broker.state.commands import CommitOffset
+from broker.state.pop_queues import PopQueue
+from dledger.errors import BusyError, NotLeaderError
 from dledger.node.state_machine import Leadership
 from dledger.raft.raft_state import Role
 from tests.broker.pop.pop_client import (
+    INVISIBLE_MS,
     Member,
     sent,
 )
-from tests.broker.single_broker import SingleBroker
+from tests.broker.single_broker import SingleBroker, batched
 
 
 async def test_a_message_ends_the_wait_of_one_member(broker: SingleBroker) -> None:
@@ -102,6 +111,165 @@ async def test_a_client_that_goes_leaves_its_message_to_the_next(broker: SingleB
     gone.cancel()
     await sent(broker, 1)
     assert await stays == [b"0"]
+
+
+async def test_a_client_that_goes_while_it_looks_leaves_its_message_to_the_next(
+    broker: SingleBroker,
+) -> None:
+    async with Held(broker) as held:
+        async with held.slow_reads():
+            await sent(broker, 1)
+            held.first.cancel()
+        await asyncio.sleep(0.1)
+        assert held.second.done()
+        assert [each.offset for each in held.second.result()] == [0]
+
+
+async def test_a_look_that_is_refused_leaves_its_message_to_the_next(broker: SingleBroker) -> None:
+    async with Held(broker) as held:
+        batcher = broker.broker.context.batcher
+        async with held.slow_reads():
+            await sent(broker, 1)
+            broker.log_executor.hold()
+            for number in range(PIPELINE_ENTRIES):
+                batcher.add_command(CommitOffset("other", "orders", 0, number))
+                await asyncio.sleep(0.1)
+            batcher._node = _BusyOnce(batcher)
+        await asyncio.sleep(0.1)
+        assert len(held.member.pop.held) == 1  # the other has looked and waits again
+        broker.log_executor.release()
+        with pytest.raises(BusyError):
+            await held.first
+        await asyncio.sleep(0.1)
+        assert held.second.done()
+        assert [each.offset for each in held.second.result()] == [0]
+
+
+async def test_who_waits_gets_what_a_client_did_not_wait_for_once_it_is_visible(
+    broker: SingleBroker,
+) -> None:
+    async with Held(broker) as held:
+        async with held.slow_reads():
+            await sent(broker, 1)
+            broker.log_executor.hold()
+        await asyncio.sleep(0.1)
+        held.first.cancel()
+        broker.log_executor.release()
+        began = broker.loop.time()
+        (got,) = await held.second
+        assert got.delivery_attempt == 2
+        assert broker.loop.time() - began == pytest.approx(INVISIBLE_MS / 1000, abs=0.2)
+
+
+async def test_whoever_finds_a_message_lets_the_next_look_before_its_entry_is_committed(
+    broker: SingleBroker,
+) -> None:
+    """So the receptions of one turn share an entry, as everything else does."""
+    async with Held(broker) as held:
+        async with held.slow_reads():
+            body = b"".join([batched(b"x")] * 2)
+            assert (await broker.send("orders", 0, body, m="true")).code == 0
+            broker.log_executor.hold()
+        await asyncio.sleep(0.1)
+        found_by_now = held.queue.next_offset
+        broker.log_executor.release()
+        assert found_by_now == 2
+        got = await asyncio.gather(held.first, held.second)
+        assert [[each.offset for each in one] for one in got] == [[0], [1]]
+
+
+async def test_who_only_asks_for_messages_takes_none_from_those_who_wait(
+    broker: SingleBroker,
+) -> None:
+    await sent(broker, 0)
+    member = Member(broker)
+    deadline_ms = int((broker.loop.time() + 20) * 1000)
+    asked = PopRequest("g", "orders", 0, 1, 1, deadline_ms)
+    asks = asyncio.ensure_future(member.pop.has_messages(asked))
+    await asyncio.sleep(1)
+    waits = asyncio.ensure_future(member.bodies(hold=20))
+    await asyncio.sleep(1)
+    await sent(broker, 1)
+    await asyncio.sleep(0.1)
+    assert asks.done()
+    assert asks.result()
+    assert waits.done()
+    assert waits.result() == [b"0"]
+
+
+@pytest.mark.parametrize("ending", ["acknowledged", "changed", "given up"])
+async def test_the_next_message_of_a_group_goes_though_nobody_waits_for_the_answer(
+    broker: SingleBroker, ending: str
+) -> None:
+    await sent(broker, 2, group="x")
+    member = Member(broker)
+    (got,) = await member.receive(fifo=True, invisible_ms=60_000)
+    waits = asyncio.ensure_future(member.receive(fifo=True, hold=20))
+    await asyncio.sleep(1)
+    broker.log_executor.hold()
+    handle = got.receipt_handle
+    ways: dict[str, Callable[[], Coroutine[Any, Any, Any]]] = {
+        "acknowledged": lambda: member.ack(got),
+        "changed": lambda: member.pop.change_invisible("g", "orders", handle, 0),
+        "given up": lambda: member.pop.to_dead_letter("g", "orders", handle),
+    }
+    goes = asyncio.ensure_future(ways[ending]())
+    await asyncio.sleep(0.1)
+    goes.cancel()
+    broker.log_executor.release()
+    await asyncio.sleep(0.1)
+    assert waits.done()
+    assert [each.offset for each in waits.result()] == [0 if ending == "changed" else 1]
+
+
+class Held:
+    """Two members whose requests for one message are held, the first for longer."""
+
+    def __init__(self, broker: SingleBroker) -> None:
+        self.broker = broker
+        self.member = Member(broker)
+
+    async def __aenter__(self) -> Held:
+        await sent(self.broker, 0)
+        self.first, self.second = (
+            asyncio.ensure_future(self.member.receive(1, hold=30)) for _ in range(2)
+        )
+        await asyncio.sleep(1)
+        assert len(self.member.pop.held) == 2
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        for each in (self.first, self.second):
+            each.cancel()
+
+    @property
+    def queue(self) -> PopQueue:
+        return self._pending().queue
+
+    def _pending(self) -> PendingPopQueue:
+        pending = self.broker.broker.context.batcher.pop_queue(("g", "orders", 0))
+        assert pending is not None
+        return pending
+
+    @asynccontextmanager
+    async def slow_reads(self) -> AsyncIterator[None]:
+        """Whoever looks into the queue waits until the end of the block, and has one turn of the
+        loop then."""
+        async with self._pending().lock:
+            yield
+        await asyncio.sleep(0)
+
+
+class _BusyOnce:
+    """The node of a batcher, which refuses the next entry."""
+
+    def __init__(self, batcher: Batcher) -> None:
+        self._batcher = batcher
+        self._node = batcher._node
+
+    def propose(self, *_entry: object) -> int:
+        self._batcher._node = self._node
+        raise BusyError(1, 1)
 
 
 async def test_expressions_of_requests_that_wait_fill_no_memory(

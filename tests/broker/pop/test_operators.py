@@ -7,11 +7,9 @@ import asyncio
 import orjson
 import pytest
 
-from broker.errors import (
-    UnknownQueueError,
-)
+from broker.errors import UnknownGroupError, UnknownQueueError, UnknownTopicError
 from broker.remoting.protocol.codes import RequestCode
-from broker.state.commands import CommitOffset, DeleteGroup, DeleteTopic, Expire
+from broker.state.commands import Command, CommitOffset, DeleteGroup, DeleteTopic, Expire
 from tests.broker.pop.pop_client import (
     EXPIRED,
     INVALID,
@@ -38,6 +36,30 @@ async def test_a_commit_of_a_4x_member_acknowledges_and_never_goes_back(
     assert member.offset == 4
     await committed(broker, CommitOffset("g", "orders", 0, 5))
     assert await member.bodies() == [b"5"]
+
+
+@pytest.mark.parametrize(
+    ("deletes", "refusal"),
+    [(DeleteTopic("orders", 1), UnknownTopicError), (DeleteGroup("g", True, 1), UnknownGroupError)],
+    ids=["topic", "group"],
+)
+async def test_what_is_deleted_during_a_read_leaves_nothing(
+    broker: SingleBroker, deletes: Command, refusal: type[Exception]
+) -> None:
+    await sent(broker, 1)
+    member = Member(broker)
+    assert await member.receive()
+    context = broker.broker.context
+    pending = context.batcher.pop_queue(("g", "orders", 0))
+    assert pending is not None
+    async with pending.lock:  # as during a read
+        reading = asyncio.ensure_future(member.receive())
+        await asyncio.sleep(0.1)
+        await committed(broker, deletes)
+    await asyncio.wait([reading])
+    assert context.machine.state.pop.queues == {}
+    assert context.batcher.pop_queue(("g", "orders", 0)) is None
+    assert isinstance(reading.exception(), refusal)
 
 
 @pytest.mark.parametrize("is_online", [True, False])

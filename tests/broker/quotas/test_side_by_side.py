@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from unittest.mock import patch
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from broker.limits import CONSUME, QUOTAS
 from broker.pop import held_receives
 from broker.pop.pop_request import PopStatus
+from broker.quotas.throttle import Caller
 from broker.quotas.token_bucket import BURST_SECONDS
 from broker.remoting.client import RemotingClient
 from broker.remoting.processors.pull_message import FLAG_SUBSCRIPTION, FLAG_SUSPEND
@@ -162,6 +164,29 @@ async def test_receives_side_by_side_share_what_the_quota_gives(broker: SingleBr
     assert list(map(len, given)) == [8] * 10
     # All but the first second and the last eight.
     assert broker.loop.time() - began == pytest.approx((112 - 10 - 8) / 10, abs=0.5)
+
+
+@pytest.mark.parametrize("quota", ["topic.*", "client.*"])
+async def test_a_receive_in_debt_waits_for_no_other_quota(broker: SingleBroker, quota: str) -> None:
+    """Not even while a slow read delays one that has waited for its own."""
+    await sent(broker, 40)
+    await broker.create_topic("others")
+    for number in range(40):
+        assert (await broker.send("others", 0, b"%d" % number)).code == 0
+    await set_quota(broker, f"{quota}=consumeMessages=10")
+    members = [Member(broker), Member(broker, "h", "others")]
+    asks = [
+        partial(each.receive, 16, caller=Caller("", f"client-{each.group}")) for each in members
+    ]
+    assert [len(await each()) for each in asks] == [16, 16]
+    reads = broker.broker.context.batcher.pop_queue(("g", "orders", 0))
+    assert reads is not None
+    async with reads.lock:
+        slow, other = (asyncio.ensure_future(each(hold=20)) for each in asks)
+        await asyncio.sleep(5)
+        done_by_now = slow.done(), other.done()
+    assert list(map(len, await asyncio.gather(slow, other))) == [16, 16]
+    assert done_by_now == (False, True)
 
 
 async def test_a_receive_in_debt_ends_with_nothing_when_its_time_is_up(
