@@ -112,9 +112,9 @@ class PushMember:
         await self._greet()
         for topic in self._client.topics:
             route = self._routes.cached(topic)
-            leader = None if route is None else route.leader(BROKER)
             if route is None:
                 continue
+            leader = route.leader(BROKER)
             members = None if leader is None else await self._wire.members(leader)
             if leader is None or members is None:
                 await self._routes.refresh(topic)
@@ -354,14 +354,12 @@ class PushMember:
         while not self._closing:
             await asyncio.sleep(PERSIST_SECONDS)
             for process_queue in list(self._process_queues.values()):
-                try:
+                with suppress(ClientError):
                     self._wire.commit(
                         self._routes.leader(process_queue.queue),
                         process_queue.queue,
                         process_queue.done,
                     )
-                except ClientError:
-                    continue
 
     async def _begin_at(self, process_queue: ProcessQueue, offset: int) -> None:
         """Drops the queue. It starts again when its new offset is known."""
@@ -390,10 +388,8 @@ class PushMember:
         for topic in self._client.topics:
             route = self._routes.cached(topic)
             for address in () if route is None else route.brokers.get(BROKER, {}).values():
-                try:
+                with suppress(CallError):
                     await self._wire.unregister(address)
-                except CallError:
-                    continue
         for task in self._tasks:
             task.cancel()
         self._routes.close()

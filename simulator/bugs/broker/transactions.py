@@ -104,7 +104,7 @@ BUGS = (
     _bug("N33x", nobody_asked, OPEN, 5),
     _bug("N34x", new_leader_asks_nobody, OPEN, 5, *LEADERS),
     _bug("N35x", second_end_not_noticed, "and again by", 30, "slow disk"),
-    _bug("N36x", transaction_given_up_at_once, "was to be committed", 10),
+    _bug("N36x", transaction_given_up_at_once, "was to be committed", 60),
     _bug("N37x", end_not_kept, "and again by | is asked about", 5),
     _bug("N38x", open_transactions_not_in_the_checkpoint, "that nobody had", 5, "stop", "crash"),
     _bug("N39x", checks_not_counted, "is asked about", 5),

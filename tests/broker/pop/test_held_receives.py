@@ -164,7 +164,7 @@ async def test_who_waits_gets_what_a_client_did_not_wait_for_once_it_is_visible(
 async def test_whoever_finds_a_message_lets_the_next_look_before_its_entry_is_committed(
     broker: SingleBroker,
 ) -> None:
-    """So the receptions of one turn share an entry, as everything else does."""
+    """So the receive requests of one turn share an entry, as everything else does."""
     async with Held(broker) as held:
         async with held.slow_reads():
             body = b"".join([batched(b"x")] * 2)
