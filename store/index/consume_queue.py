@@ -92,26 +92,26 @@ class ConsumeQueue(QueueRows):
     def read(self, offset: int, count: int) -> bytes:
         """At most ``count`` rows from ``offset`` on, 20 bytes each.
 
-        There are fewer where the queue ends, where the rows on the disk end, or before a damaged
-        block. Raises :class:`~store.errors.DerivedDamageError` if the first row is in one.
+        There are fewer where the queue ends, or before a damaged block. Raises
+        :class:`~store.errors.DerivedDamageError` if the first row is in one.
         """
         end = min(offset + count, self.end_offset)
         if offset >= end or offset < self.first_offset:
             return b""
-        if offset >= self.tail.end:
-            start = (offset - self.tail.end) * ROW_SIZE
-            return bytes(self._recent[start : start + (end - offset) * ROW_SIZE])
-        end = min(end, self.tail.end)
+        recent, flushed = max(offset, self.tail.end), min(end, self.tail.end)
         parts: list[bytes] = []
-        while offset < end:
+        while offset < flushed:
             begin, stop = block_of(offset, self.rows_per_file)
             try:
-                parts.append(self._read_block(begin, min(stop, self.tail.end), offset, end))
+                parts.append(self._read_block(begin, min(stop, self.tail.end), offset, flushed))
             except DamagedError as error:
                 if parts:
-                    break
+                    return b"".join(parts)
                 raise self.damaged(begin, error) from error
             offset = stop
+        if recent < end:
+            start = (recent - self.tail.end) * ROW_SIZE
+            parts.append(bytes(self._recent[start : start + (end - recent) * ROW_SIZE]))
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _read_block(self, begin: int, stop: int, first: int, end: int) -> bytes:

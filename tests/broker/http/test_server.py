@@ -200,8 +200,7 @@ async def test_health_and_status_say_that_the_leader_serves(site: Site) -> None:
 async def test_without_a_leader_a_node_is_not_healthy_and_takes_nothing(
     loop: NetworkedLoop, tmp_path: Path
 ) -> None:
-    settings = {"serving": False, "election_timeout_ms": 60_000}
-    async with running_site(loop, tmp_path, **settings) as site:
+    async with running_site(loop, tmp_path, serving=False, election_timeout_ms=60_000) as site:
         status, answer = await site.ask("GET", "/healthz")
         assert (status, answer["status"]) == (503, "no leader is known")
         refusal = {

@@ -25,6 +25,7 @@ INVISIBLE_S = 10
 ATTEMPTS = 3
 GROUPS = "ab"
 
+SEND = ("send", "a")
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("send"), st.sampled_from(GROUPS)),
@@ -227,6 +228,10 @@ STEP: dict[str, Callable[[Member, Model, Named, list[Any]], Coroutine[Any, Any, 
 
 @settings(max_examples=60, deadline=None)
 @example([("send", "a"), ("send", "a"), ("receive", 1, True), ("receive", 1, False)])
+@example(
+    [SEND, SEND, ("sleep", 11), SEND, SEND, ("sleep", 11), SEND, SEND, ("sleep", 1), SEND]
+    + [("commit", 5), SEND, ("sleep", 5), *[SEND] * 12, ("receive", 4, True)]
+)
 @given(STEPS)
 def test_any_row_of_requests_gives_what_the_model_gives(steps: list[tuple[Any, ...]]) -> None:
     async def scenario(loop: NetworkedLoop) -> None:

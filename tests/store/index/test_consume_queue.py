@@ -53,6 +53,7 @@ def read_all(queue: ConsumeQueue) -> bytes:
     found = b""
     while part := queue.read(queue.first_offset + len(found) // ROW_SIZE, 3):
         found += part
+    assert queue.read(queue.first_offset, 1 << 20) == found, "at once, too"
     return found
 
 
