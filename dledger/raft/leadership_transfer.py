@@ -90,6 +90,7 @@ class LeadershipTransfer:
             and self._quorum_tracker.counts(peer)
         ]
         if voters:
+            self.ordered = True
             self._ready_builder.send(max(voters)[1], TimeoutNow(self._term))
 
     def preferred(self, now: float) -> str | None:

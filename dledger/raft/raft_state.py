@@ -112,11 +112,12 @@ class RaftState:
             begins = max(now, self.leader_heard_at + config.election_seconds)
         self.election_at = min(self.election_at, begins + self._draw(self._hurry_seconds))
 
-    def _lead_again(self, now: float) -> None:
+    def _lead_again(self, before: LeaderState, now: float) -> None:
         """A leader that did not want to step down stands for election soon, if it is healthy. Those
         who followed it vote for it: see :meth:`~dledger.raft.election.Elections.vote_requested`.
+        If it has told another to campaign, it does not disturb that election.
         """
-        if self._health.own == HEALTHY:
+        if self._health.own == HEALTHY and not before.leadership_transfer.ordered:
             self.hasten_election(now)
 
     def try_again(self, now: float) -> None:
@@ -233,10 +234,10 @@ class RaftState:
             self.terms.check(sender, self.term, term)
             raised = min(raised, self.terms.jump(self.term, now))
             self.terms.raised(raised, now)
-        led = self.role is Role.LEADER
+        before = self.leader_state
         self.become_follower(self.term + raised, None, now)
-        if led:
-            self._lead_again(now)  # the rival may not win its election
+        if before is not None:
+            self._lead_again(before, now)  # the rival may not win its election
         return self.term == term
 
     def become_follower(self, term: int, leader: str | None, now: float) -> None:
@@ -273,9 +274,10 @@ class RaftState:
 
     def end_if_over(self, now: float) -> None:
         """A leadership that found itself over becomes none."""
-        if self.leader_state is not None and self.leader_state.over:
+        before = self.leader_state
+        if before is not None and before.over:
             self.become_follower(self.term, None, now)
-            self._lead_again(now)
+            self._lead_again(before, now)
 
     def follow(self, sender: str, term: int, now: float) -> bool:
         """Takes the sender of an append or heartbeat as leader, unless its term is over or too far
