@@ -40,7 +40,7 @@ still wait in the old one. It is a little more than the longest wait within one 
 for a leader that dies soon after its election starts from zero."""
 
 LEAVE_SECONDS = 1.0
-"""How long after a change of a route connections that it no longer needs are closed. By then a
+"""How long after the last change of a route connections that no route needs are closed. By then a
 new leader knows this client, so replies and check-backs reach it there."""
 
 
@@ -296,12 +296,13 @@ class Routes:
         self._leave_later()
 
     def _leave_later(self) -> None:
-        if self._leaving is None and not self._closed:
+        if self._leaving is not None:
+            self._leaving.cancel()
+        if not self._closed:
             self._leaving = self._loop.call_later(LEAVE_SECONDS, self._leave)
 
     def _leave(self) -> None:
         """Closes connections to brokers that lead no more. A broker that stops waits for that."""
-        self._leaving = None
         leaders = [route.leaders() for route in self._routes.values()]
         led = {broker for each in leaders for broker in each}
         kept = {address for each in leaders for address in each.values()}

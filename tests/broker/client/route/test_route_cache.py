@@ -398,3 +398,32 @@ async def test_connections_to_brokers_that_lead_no_more_are_closed_once_nothing_
     routes.close()
     await remoting.close()
     await cluster.close()
+
+
+async def test_a_connection_is_left_a_second_after_the_last_change_of_a_route(
+    loop: NetworkedLoop,
+) -> None:
+    """An earlier change, of another topic, brings that no forward: a new leader needs the time to
+    learn of this client."""
+    cluster = Cluster(loop)
+    cluster.topics.update({"T": 1, "U": 1})
+    (old,) = await cluster.start(1)
+    remoting = RemotingClient(loop)
+    routes = Routes(loop, remoting, [NAME_SERVER], Random(1))
+    await routes.get("T")
+    queue = {"topic": "T", "queueId": "0"}
+    await remoting.invoke(old.address, RequestCode.GET_MAX_OFFSET, queue)
+    await asyncio.sleep(2 * LEAVE_SECONDS)
+    await routes.get("U")
+    await asyncio.sleep(LEAVE_SECONDS - 0.1)
+    old.leading = False
+    await cluster.add(old.group)
+    for topic in ("T", "U"):
+        await routes.refresh(topic)
+    await asyncio.sleep(LEAVE_SECONDS - 0.1)
+    assert old.server.connections
+    await asyncio.sleep(0.2)
+    assert not old.server.connections
+    routes.close()
+    await remoting.close()
+    await cluster.close()
