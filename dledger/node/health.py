@@ -195,6 +195,7 @@ class HealthMonitor:
         it reports no room, so a preferred leader does not get the leadership back."""
         if self._core.leads:
             self.hand_over()
+            self._advance()
         self._stops = True
         self._changed()
 
