@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from enum import IntEnum
 from functools import partial
 from random import Random
@@ -287,7 +288,12 @@ class TransactionProducer(Producer):
         self, connection: Connection, half: ReceivedMessage, ext: dict[str, str]
     ) -> None:
         outcome = await self._check(half)
-        connection.push(RequestCode.END_TRANSACTION, {**ext, "commitOrRollback": str(int(outcome))})
+        told = {**ext, "commitOrRollback": str(int(outcome))}
+        if not connection.is_closed:
+            connection.push(RequestCode.END_TRANSACTION, told)
+        elif outcome is not Outcome.UNKNOWN:  # its broker may lead no more
+            with suppress(CallError, ClientError):  # then the leader asks again
+                await self._end(half.queue, told, outcome, half.unique_key)
 
     def _answered(self, handle: _Handle, half: ReceivedMessage, task: asyncio.Task[None]) -> None:
         del self._checks[handle]

@@ -171,6 +171,30 @@ async def test_a_slow_check_is_not_made_twice_at_a_time(
             assert await stored(broker) == [b"a"]
 
 
+async def test_an_outcome_is_told_though_the_connection_of_the_question_is_gone(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
+    """The broker may have been left, because it leads no more."""
+    answers: list[asyncio.Future[Outcome]] = []
+
+    async def check(message: ReceivedMessage) -> Outcome:
+        answers.append(asyncio.get_running_loop().create_future())
+        return await answers[-1]
+
+    settings = {"transaction_timeout_ms": 6_000, "transaction_check_interval_ms": 60_000}
+    async with served_broker(loop, tmp_path, **settings) as broker:
+        books = Books()
+        books.check = check  # type: ignore[method-assign]  # a double
+        async with payer(books) as producer:
+            await producer.transaction(Message(TOPIC, b"a")).begin()
+            await asyncio.sleep(10)
+            break_connections(broker)
+            await asyncio.sleep(1)
+            answers[0].set_result(Outcome.COMMIT)
+            await asyncio.sleep(1)
+            assert await stored(broker) == [b"a"]
+
+
 async def test_a_block_that_runs_for_too_long_is_rolled_back_under_it(broker: SingleBroker) -> None:
     async with payer(Books()) as producer:
         with pytest.raises(TransactionEndedError, match="rolled back already"):
