@@ -72,10 +72,6 @@ class ReplicaReads:
         """Whether the disk has room to append ``size`` more bytes."""
         return self._log.has_room(size)
 
-    def position_of(self, index: int) -> int:
-        """The position of an entry. Raises :class:`~store.errors.OutOfRangeError`."""
-        return self._index.row(index).position
-
     def entry_at(self, position: int, last_index: int) -> int:
         """The last entry up to ``last_index`` that begins at ``position`` or before.
 

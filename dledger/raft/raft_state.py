@@ -22,8 +22,8 @@ from dledger.raft.term_bound import TermBound
 NOBODY = ""
 
 ELECTION_BACKOFF_MAX = 64.0
-"""Election timeouts between two campaigns of a node that was told that it was removed: 40 to 80 s
-with the default timeout."""
+"""Election timeouts between two campaigns of a node that was told that it was removed: about 20 to
+40 s with the default of a broker."""
 STRANGER_ELECTIONS = 3.0
 """A stranger is heard as a candidate or leader only after so many of the shortest election timeouts
 without a member as leader. Then it is the members' turn for as long again, so that the stranger

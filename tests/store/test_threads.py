@@ -99,7 +99,7 @@ def test_readers_see_whole_entries_while_others_append_truncate_checkpoint_and_e
             index = store.last_index - 16
             if index > 0 and writer.entries[index].end <= store.synced_position:
                 assert store.save_checkpoint(writer.checkpoint(index))
-                store.expire(store.position_of(max(store.first_index, index - 50)))
+                store.expire(writer.entries[max(store.first_index, index - 50)].position)
 
     def read(done: threading.Event) -> None:
         while not done.is_set():

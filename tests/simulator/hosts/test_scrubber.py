@@ -17,7 +17,7 @@ from tests.simulator.hosts.test_host import others, restarted, run, serving, set
 def rot(host: Host, index: int, byte: int) -> None:
     """Flips a bit of an entry at rest."""
     assert host.node is not None
-    position = host.node.store.position_of(index)
+    position = host.node.store._index.row(index).position
     start = segment_start(position, host.segment_size)
     path = f"{DIRECTORY}/commitlog/{segment_name(start)}"
     host.fs.flip_bit(path, position - start + byte, byte % 8)
