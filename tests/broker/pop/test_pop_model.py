@@ -229,8 +229,12 @@ STEP: dict[str, Callable[[Member, Model, Named, list[Any]], Coroutine[Any, Any, 
 @settings(max_examples=60, deadline=None)
 @example([("send", "a"), ("send", "a"), ("receive", 1, True), ("receive", 1, False)])
 @example(
-    [SEND, SEND, ("sleep", 11), SEND, SEND, ("sleep", 11), SEND, SEND, ("sleep", 1), SEND]
-    + [("commit", 5), SEND, ("sleep", 5), *[SEND] * 12, ("receive", 4, True)]
+    [
+        *([SEND, SEND, ("sleep", 11)] * 2),
+        *(SEND, SEND, ("sleep", 1), SEND, ("commit", 5), SEND, ("sleep", 5)),
+        *([SEND] * 12),
+        ("receive", 4, True),
+    ]
 )
 @given(STEPS)
 def test_any_row_of_requests_gives_what_the_model_gives(steps: list[tuple[Any, ...]]) -> None:
