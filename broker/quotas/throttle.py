@@ -142,13 +142,14 @@ class Throttle:
 
     @asynccontextmanager
     async def turn(self, caller: Caller, topic: str) -> AsyncIterator[None]:
-        """Requests with a common quota enter one at a time, so that each counts the messages of the
-        one before."""
+        """Requests for messages with a common quota for them enter one at a time, so that each
+        counts the messages of the one before."""
         async with AsyncExitStack() as entered:
             # All enter their quotas in the same order of types.
-            for entity, _buckets in list(self._of(caller, topic, self._clock())):
-                lock = self._turns.setdefault(entity, asyncio.Lock())
-                await entered.enter_async_context(lock)
+            for entity, buckets in list(self._of(caller, topic, self._clock())):
+                if buckets.consume_messages or buckets.consume_bytes:
+                    lock = self._turns.setdefault(entity, asyncio.Lock())
+                    await entered.enter_async_context(lock)
             yield
 
     def _note(self, entity: Entity, debt: float) -> None:

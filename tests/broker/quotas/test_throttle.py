@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from unittest.mock import patch
 
 import pytest
@@ -174,3 +176,19 @@ def test_to_ask_whether_somebody_owes_keeps_nothing_of_names_that_may_be_any_tex
     throttle.produced(NOBODY, "t", 11, 1)
     assert throttle.owes(NOBODY, "t")
     assert not throttle.owes(NOBODY, "other")
+
+
+@pytest.mark.parametrize(("quota", "waits"), [("consumeBytes=1", True), ("produceBytes=1", False)])
+def test_only_a_quota_for_what_is_received_lets_receives_wait_for_each_other(
+    quota: str, waits: bool
+) -> None:
+    throttle = throttle_with(Clock(), orders=parse_quota(quota))
+
+    async def enters() -> bool:
+        async with throttle.turn(Caller("", "a"), "orders"):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(0.01), throttle.turn(Caller("", "b"), "orders"):
+                    return True
+        return False
+
+    assert asyncio.run(enters()) is not waits
