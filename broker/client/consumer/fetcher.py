@@ -175,7 +175,11 @@ class Fetcher:
             self._skip_to(answer.next_offset)
         elif self._loop.time() - asked_at < EMPTY_PULL_SECONDS:
             await asyncio.sleep(EMPTY_PULL_SECONDS)
-        if not answer.leads:
+        if answer.leads:
+            return
+        if answer.code == ResponseCode.SUCCESS:  # it may have more, and be all that is reached
+            self._routes.doubt(self.queue.topic, self.queue.broker)
+        else:
             await self._routes.recover(self.queue.topic, self.queue.broker)
 
     def _take(self, answer: PullAnswer, address: str) -> None:

@@ -7,6 +7,7 @@ import asyncio
 from broker.client.config import ConsumerConfig
 from broker.remoting.connection import Connection
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
+from broker.remoting.protocol.ext_fields import ext_int
 from broker.remoting.protocol.frame import Frame
 from tests.broker.client.consumer.consumers import TOPIC, new_consumer, start, take
 from tests.support.virtual_network import NetworkedLoop
@@ -85,4 +86,27 @@ async def test_the_answer_of_an_old_leader_sends_the_consumer_to_the_new_one(
         assert old.server.connections == []
         new.store(TOPIC, 0, b"x")
         assert await take(consumer, 1) == [b"x"]
+    await cluster.close()
+
+
+async def test_a_broker_that_leads_no_more_is_read_at_full_speed_while_no_name_server_answers(
+    loop: NetworkedLoop,
+) -> None:
+    cluster, old = await start(loop, queues=1)
+    old.store(TOPIC, 0, *(b"%d" % number for number in range(50)))
+    (stored,) = old.group.queues.values()
+
+    def follows(connection: Connection, request: Frame) -> None:
+        offset = ext_int(request, "queueOffset")
+        if offset < len(stored):
+            ext = {"nextBeginOffset": str(offset + 1), "leader": "10.0.0.1:1"}
+            connection.respond(request, ext=ext, body=(stored[offset].record,))
+
+    old.overrides[RequestCode.PULL_MESSAGE] = follows
+    async with new_consumer(config=ConsumerConfig(pull_messages_max=1)) as consumer:
+        assert await take(consumer, 1) == [b"0"]
+        await cluster.stop_name_server()
+        began = loop.time()
+        assert len(await take(consumer, 49)) == 49
+        assert loop.time() - began < 1
     await cluster.close()
