@@ -178,6 +178,12 @@ def _node(values: Values, directory: str) -> NodeConfig:
     for one in NODE.settings:
         if one.required and len(one.path) == 1 and one.key not in top:
             raise ConfigError("is missing", one.key)
+    if top.get("lease_reads") and "election_timeout_ms" not in top:
+        raise ConfigError(
+            "is missing: with lease_reads all nodes must have the same, also while they are "
+            "upgraded one by one (the default was 600, and is 300)",
+            "election_timeout_ms",
+        )
     members: dict[str, dict[str, Any]] = {path[1]: {} for path in values.tables if len(path) == 2}
     for path, value in given.items():
         if path[0] == "members":
