@@ -65,7 +65,9 @@ class Loaded(Generic[Config]):
         return found
 
     def _default(self, one: Setting) -> object:
-        """The default of a setting. Without its section, security is off."""
+        """The default of a setting. Without its section, security is off; leases change another."""
+        if isinstance(self.config, NodeConfig) and one.key == "election_timeout_ms":
+            return self.config.election_timeout_ms
         secured = any("security" in path for path in (*self.values.values, *self.values.tables))
         if one.path[0] == "security" and not secured:
             return getattr(SECURITY_OFF, one.path[1])
@@ -171,6 +173,11 @@ def _security(values: Values, directory: str) -> dict[str, Any]:
     return {"security": SecurityConfig(**settings)}
 
 
+LEASE_ELECTION_TIMEOUT_MS = 600
+"""The default with ``lease_reads``: all members must have the same, also while some of them have an
+earlier program, whose default it was."""
+
+
 def _node(values: Values, directory: str) -> NodeConfig:
     given = values.values
     top = {path[0]: value for path, value in given.items() if len(path) == 1}
@@ -178,12 +185,8 @@ def _node(values: Values, directory: str) -> NodeConfig:
     for one in NODE.settings:
         if one.required and len(one.path) == 1 and one.key not in top:
             raise ConfigError("is missing", one.key)
-    if top.get("lease_reads") and "election_timeout_ms" not in top:
-        raise ConfigError(
-            "is missing: with lease_reads all nodes must have the same, also while they are "
-            "upgraded one by one (the default was 600, and is 300)",
-            "election_timeout_ms",
-        )
+    if top.get("lease_reads"):
+        top.setdefault("election_timeout_ms", LEASE_ELECTION_TIMEOUT_MS)
     members: dict[str, dict[str, Any]] = {path[1]: {} for path in values.tables if len(path) == 2}
     for path, value in given.items():
         if path[0] == "members":

@@ -123,7 +123,8 @@ class NodeConfig:
     )
     election_timeout_ms: int = setting(
         300,
-        "The shortest election timeout; each is random between it and its double.",
+        "The shortest election timeout; each is random between it and its double. With "
+        "`lease_reads` the default is 600.",
         unit="ms",
         allowed=between(10, 600_000),
     )

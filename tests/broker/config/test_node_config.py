@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.config.config_file import read_config
+from broker.config.config_file import EXPOSED_NODE, load_text, read_config
 from broker.config.config_text import node_toml
 from broker.config.node_addresses import Member
 from broker.config.node_config import NodeConfig
@@ -86,7 +86,6 @@ def test_what_is_written_reads_the_same_wherever_the_directory_was_moved() -> No
         ("segment_size = 10", "segment_size: 10 is not allowed"),
         ("auto_create_topics = 1", "auto_create_topics: must be true or false, not 1"),
         ("heartbeat_ms = 150", "heartbeat_ms: 150 is not allowed; it may be from 1 to 149"),
-        ("lease_reads = true", "election_timeout_ms: is missing: with lease_reads all nodes must"),
         ("max_message_size = 0", "max_message_size: 0 is not allowed"),
         ('cluster = "a b"', "cluster: 'a b' is not allowed"),
         ('http_hosts = "a"', "http_hosts: must be a list, not 'a'"),
@@ -102,9 +101,21 @@ def test_a_bad_setting_is_named_with_what_it_may_be(line: str, said: str) -> Non
     assert said in complaint(line + GOOD)
 
 
-def test_leases_are_read_with_a_timeout_that_is_named() -> None:
-    config = parse_config("lease_reads = true\nelection_timeout_ms = 600\n" + GOOD, "/data")
-    assert (config.lease_reads, config.election_timeout_ms) == (True, 600)
+@pytest.mark.parametrize(
+    ("lines", "timeout_ms"),
+    [
+        ("", 300),
+        ("lease_reads = true", 600),
+        ("lease_reads = true\nelection_timeout_ms = 450", 450),
+    ],
+)
+def test_with_leases_the_election_timeout_is_that_of_earlier_programs(
+    lines: str, timeout_ms: int
+) -> None:
+    text = lines + "\n" + GOOD
+    assert parse_config(text, "/data").election_timeout_ms == timeout_ms
+    shown = {key: value for key, value, _ in load_text(EXPOSED_NODE, text, "/data").effective()}
+    assert shown["election_timeout_ms"] == timeout_ms
 
 
 @pytest.mark.parametrize(
