@@ -146,27 +146,33 @@ async def test_a_transaction_that_was_dropped_is_asked_about(
         await kept.rollback()
 
 
+class SlowBooks(Books):
+    """Each check waits until its answer is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers: list[asyncio.Future[Outcome]] = []
+
+    async def check(self, message: ReceivedMessage) -> Outcome:
+        del message
+        self.answers.append(asyncio.get_running_loop().create_future())
+        return await self.answers[-1]
+
+
 async def test_a_slow_check_is_not_made_twice_at_a_time(
     loop: NetworkedLoop, tmp_path: Path
 ) -> None:
-    answers: list[asyncio.Future[Outcome]] = []
-
-    async def check(message: ReceivedMessage) -> Outcome:
-        answers.append(asyncio.get_running_loop().create_future())
-        return await answers[-1]
-
     settings = {"transaction_timeout_ms": 6_000, "transaction_check_interval_ms": 5_000}
     async with served_broker(loop, tmp_path, **settings) as broker:
-        books = Books()
-        books.check = check  # type: ignore[method-assign]  # a double
+        books = SlowBooks()
         async with payer(books) as producer:
             await producer.transaction(Message(TOPIC, b"a")).begin()
             await asyncio.sleep(60)
-            assert len(answers) == 1
-            answers[0].set_result(Outcome.UNKNOWN)
+            assert len(books.answers) == 1
+            books.answers[0].set_result(Outcome.UNKNOWN)
             await asyncio.sleep(10)
-            assert len(answers) == 2
-            answers[1].set_result(Outcome.COMMIT)
+            assert len(books.answers) == 2
+            books.answers[1].set_result(Outcome.COMMIT)
             await asyncio.sleep(1)
             assert await stored(broker) == [b"a"]
 
@@ -175,22 +181,15 @@ async def test_an_outcome_is_told_though_the_connection_of_the_question_is_gone(
     loop: NetworkedLoop, tmp_path: Path
 ) -> None:
     """The broker may have been left, because it leads no more."""
-    answers: list[asyncio.Future[Outcome]] = []
-
-    async def check(message: ReceivedMessage) -> Outcome:
-        answers.append(asyncio.get_running_loop().create_future())
-        return await answers[-1]
-
     settings = {"transaction_timeout_ms": 6_000, "transaction_check_interval_ms": 60_000}
     async with served_broker(loop, tmp_path, **settings) as broker:
-        books = Books()
-        books.check = check  # type: ignore[method-assign]  # a double
+        books = SlowBooks()
         async with payer(books) as producer:
             await producer.transaction(Message(TOPIC, b"a")).begin()
             await asyncio.sleep(10)
             break_connections(broker)
             await asyncio.sleep(1)
-            answers[0].set_result(Outcome.COMMIT)
+            books.answers[0].set_result(Outcome.COMMIT)
             await asyncio.sleep(1)
             assert await stored(broker) == [b"a"]
 
