@@ -126,7 +126,7 @@ class Dispatcher:
         while True:
             try:
                 return await self._leader_wait.serve_or_forward(
-                    serve, forward, forwarded=call.forwarded
+                    serve, None if call.forwarded else forward
                 )
             except (OutcomeUnknownError, NoAnswerError):
                 if repeats == 0:

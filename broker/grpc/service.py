@@ -50,7 +50,9 @@ class GrpcService:
             on_command=self.clients.command,
             security=security,
         )
-        self._leader_wait = LeaderWait(loop, context.config.node, lambda: context.node.leadership)
+        self._leader_wait = LeaderWait(
+            loop, context.config.node, lambda: context.node.leadership.leader
+        )
         refusals: Counter[str] = Counter()
         methods = service_methods(context, self.routes, self.clients, self.renewals, refusals)
         access = None if context.access is None else GrpcAccess(context.access)
@@ -109,7 +111,7 @@ class GrpcService:
             return await self.forwarder.forward(call, command)
 
         try:
-            await self._leader_wait.serve_or_forward(serve, forward, forwarded=False)
+            await self._leader_wait.serve_or_forward(serve, forward)
         except (*ANSWERED, RequestError) as error:
             log.debug("%s is not reported to the leader: %s", call.client, error)
 
@@ -119,7 +121,4 @@ class GrpcService:
         async def serve() -> Sequence[bytes]:
             return self.leader_clients.told(connection, call, command)
 
-        async def nowhere(_refusal: Exception) -> None:
-            return None
-
-        return await self._leader_wait.serve_or_forward(serve, nowhere, forwarded=True)
+        return await self._leader_wait.serve_or_forward(serve, None)

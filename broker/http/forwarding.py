@@ -48,7 +48,7 @@ class HttpForwarder:
         self._leader_address = leader_address
         self._tls = client_security(context.config.security).tls()
         self._leader_wait = LeaderWait(
-            context.loop, context.config.node, lambda: context.node.leadership
+            context.loop, context.config.node, lambda: context.node.leadership.leader
         )
         self.leadership_changed = self._leader_wait.leadership_changed
         self._session: aiohttp.ClientSession | None = None
@@ -78,8 +78,9 @@ class HttpForwarder:
                 raise refusal
             return answer
 
-        forwarded = FORWARDED in request.headers
-        return await self._leader_wait.serve_or_forward(serve, forward, forwarded=forwarded)
+        return await self._leader_wait.serve_or_forward(
+            serve, None if FORWARDED in request.headers else forward
+        )
 
     async def _ask(
         self, address: str, request: web.Request, body: bytes | bytearray

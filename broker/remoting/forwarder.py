@@ -6,7 +6,7 @@ route again.
 
 A request is forwarded if it is refused with one of :data:`~broker.errors.NOT_HERE`, which changed
 nothing. The receiver does not forward it again, so there are no loops. Without a known leader the
-request waits for one, for as long as an election takes.
+request waits for one (:mod:`broker.leader_wait`).
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import NamedTuple, cast
+from typing import cast
 
 from broker.errors import Refusal
+from broker.leader_wait import LeaderWait
 from broker.limits import FORWARDING, ForwardingLimits
 from broker.remoting.client import RemotingClient
 from broker.remoting.connection import Connection, Handler
@@ -45,13 +46,6 @@ from broker.remoting.protocol.frame import Frame
 from broker.security.credentials import NO_SECURITY, ClientSecurity
 
 
-class _Waiting(NamedTuple):
-    connection: Connection
-    request: Frame
-    error: Refusal
-    """The refusal that answers it if no leader appears."""
-
-
 class Forwarder:
     """Forwards requests, for one broker."""
 
@@ -68,7 +62,6 @@ class Forwarder:
         """``leader_address`` gives the leader's address as ``host:port``; None while no leader is
         known. ``dispatch`` serves requests that waited. ``security`` shows the leader that a broker
         of the cluster forwards."""
-        self._loop = loop
         self._own_address = own_address
         self._leader_address = leader_address
         self._dispatch = dispatch
@@ -78,12 +71,8 @@ class Forwarder:
         )
         self._clients: dict[str, Connection] = {}
         """Connections whose requests went to a leader, by client address."""
-        self._waiting: list[_Waiting] = []
-        self._waiting_bytes = 0
-        self._timer: asyncio.TimerHandle | None = None
-        self._gave_up = False
-        """No leader came in time, and none has answered since: requests are refused at once."""
-        self._closed = False
+        self._leader_wait = LeaderWait(loop, own_address, leader_address, limits)
+        self.leadership_changed = self._leader_wait.leadership_changed
         self.forwarded = 0
         """The number of requests forwarded since the start."""
         self.on_broker: Callable[[], None] = lambda: None
@@ -97,7 +86,7 @@ class Forwarder:
         Returns False if it must be refused: it was forwarded before, too many requests wait, or no
         leader appeared in time.
         """
-        if self._closed:
+        if self._leader_wait.closed:
             return False
         address = self._leader_address()
         forwarded = isinstance(request, ForwardedFrame)
@@ -130,59 +119,20 @@ class Forwarder:
         """Whether any of these connections is a client's, not a broker's."""
         return any(each not in self._brokers for each in connections)
 
-    def leadership_changed(self, leader: str | None) -> None:
-        """Tries the waiting requests again."""
-        waiting, self._waiting = self._waiting, []
-        self._waiting_bytes = 0
-        if leader is not None:
-            self._gave_up = False
-        for connection, request, _ in waiting:
-            if not connection.is_closed:
-                serve(self._dispatch, connection, request)
-        if not self._waiting:
-            self._stop_timer()
-
     async def close(self) -> None:
         """Refuses the waiting requests. The outcome of forwarded requests is unknown."""
-        self._closed = True
-        self._stop_timer()
-        self._refuse_waiting()
+        self._leader_wait.close()
         await self._client.close()
 
-    # --- without a leader
-
     def _wait(self, connection: Connection, request: Frame, error: Refusal) -> bool:
-        size, limits = len(request.body), self._limits
-        if (
-            self._gave_up
-            or self._closed
-            or len(self._waiting) >= limits.waiting_max
-            or self._waiting_bytes + size > limits.waiting_bytes_max
-        ):
-            return False
-        self._waiting.append(_Waiting(connection, request, error))
-        self._waiting_bytes += size
-        if self._timer is None:
-            self._timer = self._loop.call_later(limits.wait_seconds, self._give_up)
-        return True
+        resume = partial(self._resume, connection, request, error)
+        return self._leader_wait.hold(resume, len(request.body))
 
-    def _give_up(self) -> None:
-        self._timer = None
-        self._gave_up = True
-        self._refuse_waiting()
-
-    def _refuse_waiting(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        self._waiting_bytes = 0
-        for each in waiting:
-            refuse(*each)
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    # --- to the leader
+    def _resume(self, connection: Connection, request: Frame, error: Refusal, again: bool) -> None:
+        if not again:
+            refuse(connection, request, error)
+        elif not connection.is_closed:
+            serve(self._dispatch, connection, request)
 
     def _forward(
         self, address: str, connection: Connection, request: Frame, error: Refusal
@@ -221,7 +171,7 @@ class Forwarder:
         failure: CallError | None,
     ) -> None:
         if answer is not None and answer.ext.get(OUTCOME) != OUTCOME_NOT_LEADER:
-            self._gave_up = False
+            self._leader_wait.answered()
             ext = cast("Mapping[str, str]", {**answer.ext, LEADER: address})
             connection.respond(request, answer.code, answer.remark, ext, (answer.body,))
         elif answer is None and not isinstance(failure, ConnectFailedError | TooManyRequestsError):
@@ -231,7 +181,7 @@ class Forwarder:
                 f"the leader did not answer, and may have done it: {failure}",
                 {OUTCOME: OUTCOME_UNKNOWN},
             )
-        elif not self._closed and self._leader_address() not in (address, None):
+        elif self._leader_address() not in (address, None):
             serve(self._dispatch, connection, request)
         elif not self._wait(connection, request, error):
             refuse(connection, request, error)

@@ -370,7 +370,7 @@ class Broker(StateMachineListener):
         self.context.transactions.leadership_changed(leadership)
         self.context.pop.leadership_changed(leadership)
         self.context.proofs.leadership_changed(leadership)
-        self.forwarder.leadership_changed(leadership.leader)
+        self.forwarder.leadership_changed()
         self.draining.leadership_changed(leadership)
         for told in self.on_leadership:
             told()

@@ -20,7 +20,7 @@ ROOMS: dict[str, frozenset[str]] = {
         "limits": "",
         "change_notice": "",
         "errors": "",
-        "leader_wait": "change_notice errors limits",
+        "leader_wait": "errors limits",
         "system": "limits",
         "metrics": "limits",
         "filter": "errors limits",
@@ -34,7 +34,7 @@ ROOMS: dict[str, frozenset[str]] = {
         "group_commit": "limits state topics_and_groups",
         # Frames, connections, and who is connected. Flows push to clients over them.
         "remoting/protocol": "limits",
-        "remoting": "errors filter limits remoting/protocol security",
+        "remoting": "errors filter leader_wait limits remoting/protocol security",
         # The flows.
         "delivery": (
             "config errors filter group_commit limits metrics quotas state topics_and_groups"

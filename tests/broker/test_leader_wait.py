@@ -24,7 +24,7 @@ class Node:
     def __init__(self, loop: NetworkedLoop, leader: str | None = None) -> None:
         self.loop = loop
         self.now = Leadership(Role.FOLLOWER, 1, leader, serving=False)
-        self.wait = LeaderWait(loop, "n0", lambda: self.now, LIMITS)
+        self.wait = LeaderWait(loop, "n0", lambda: self.now.leader, LIMITS)
         self.port: str | None = None
         self.passed_on = 0
 
@@ -46,7 +46,8 @@ class Node:
         """The answer, or who leads, and after how many seconds."""
         began = self.loop.time()
         try:
-            answer = await self.wait.serve_or_forward(self.here, self.there, forwarded=forwarded)
+            there = None if forwarded else self.there
+            answer = await self.wait.serve_or_forward(self.here, there)
         except NotLeaderError as error:
             answer = f"refused: {error.leader}"
         return answer, round(self.loop.time() - began, 3)

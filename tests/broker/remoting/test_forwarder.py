@@ -89,7 +89,7 @@ class Member:
 
     def hear(self, leader: int | None) -> None:
         self.leader = leader
-        self.forwarder.leadership_changed(None if leader is None else address(leader))
+        self.forwarder.leadership_changed()
 
     async def stop(self) -> None:
         await self.forwarder.close()
