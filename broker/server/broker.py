@@ -34,11 +34,11 @@ from broker.remoting.connection import Handler
 from broker.remoting.dispatch import dispatch_by_code
 from broker.remoting.forwarder import Forwarder
 from broker.remoting.processors.processor_table import (
+    ALWAYS_ENFORCED,
     SERVED_WHEN_STATE_DIVERGED,
     broker_handlers,
     refuse_wrong_state,
 )
-from broker.remoting.processors.request_access import ALWAYS_ENFORCED, BROKER_ACCESS
 from broker.remoting.protocol.addresses import host_bytes
 from broker.remoting.protocol.codes import RequestCode
 from broker.scheduled.recalls import Recalls
@@ -244,10 +244,10 @@ class Broker(StateMachineListener):
             scheduled_messages=scheduled_messages,
             transactions=self.context.transactions,
         )
-        self.handlers = dict(broker_handlers(self.context, self._retention))
+        self.handlers, needs = broker_handlers(self.context, self._retention)
         self.dispatch: Handler = dispatch_by_code(self.handlers)
         if access is not None:
-            self.dispatch = guarded(self.dispatch, access, BROKER_ACCESS, always=ALWAYS_ENFORCED)
+            self.dispatch = guarded(self.dispatch, access, needs, always=ALWAYS_ENFORCED)
         self.announcements = Announcements(config, node, machine)
         self.forwarder = Forwarder(
             loop,
@@ -271,7 +271,7 @@ class Broker(StateMachineListener):
         node.state_divergence.on_wrong = self._state_diverged
 
     def serve_brokers(self, handlers: Mapping[int, Handler]) -> None:
-        """Serves request codes that only other brokers send."""
+        """Serves request codes that only other brokers send: without a row they are for admins."""
         for code, handler in handlers.items():
             self.handlers[code] = self.forwarder.from_brokers(handler)
 

@@ -13,7 +13,6 @@ from broker.remoting import forwarder
 from broker.remoting.access_guard import Classifier, guarded
 from broker.remoting.connection import Connection, Handler
 from broker.remoting.forwarded_frame import ForwardedFrame, pack_forwarded
-from broker.remoting.processors.request_access import BROKER_ACCESS
 from broker.remoting.protocol.codes import RequestCode
 from broker.remoting.protocol.frame import Frame
 from broker.security.access_control import AccessControl
@@ -87,7 +86,16 @@ def anybody_forwards(patch: Patch) -> None:
 
 
 def _with_rows(patch: Patch, rows: Mapping[int, Classifier]) -> None:
-    patch.set(broker.server.broker, "BROKER_ACCESS", {**BROKER_ACCESS, **rows})
+    @patch.instead(broker.server.broker, "guarded")
+    def with_rows(
+        dispatch: Handler,
+        access: AccessControl,
+        needs: Mapping[int, Classifier],
+        *,
+        always: Collection[int] = (),
+        without: Collection[int] = (),
+    ) -> Handler:
+        return guarded(dispatch, access, {**needs, **rows}, always=always, without=without)
 
 
 def group_not_checked(patch: Patch) -> None:
