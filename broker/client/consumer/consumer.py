@@ -17,9 +17,10 @@ from broker.client.consumer.group_membership import GroupMembership, Share
 from broker.client.consumer.message_selector import Sql, subscription
 from broker.client.consumer.offset_reset_body import reset_offsets
 from broker.client.consumer.offset_store import OffsetStore
-from broker.client.errors import ClientError, ClosedError, DeadlineError, Failure, RefusedError
+from broker.client.errors import ClosedError, Failure, RefusedError
 from broker.client.message import MessageQueue
 from broker.client.received_message import PulledBatch, ReceivedMessage
+from broker.client.route.leader_calls import until_answered
 from broker.client.route.route_cache import Routes
 from broker.client.route.topic_route import TopicRoute
 from broker.filter.subscription import ALL, Subscription
@@ -235,22 +236,13 @@ class Consumer:
         ``%DLQ%group``. The message itself must still be acknowledged. If an answer is lost, the
         message may come again twice. Raises a :class:`ClientError`.
         """
-        queue, seconds, last = message.queue, self._config.send_back_seconds, None
-        try:
-            async with asyncio.timeout(seconds):
-                while True:
-                    try:
-                        address = self._routes.leader(queue)
-                        await self._requests.send_back(address, message, delay_level)
-                        return
-                    except (CallError, ClientError) as error:
-                        if not error.retriable:
-                            raise
-                        last = error
-                    await self._routes.recover(queue.topic, queue.broker)
-        except TimeoutError:
-            what = f"sending back message {message.message_id}"
-            raise DeadlineError(what, seconds, last) from None
+        await until_answered(
+            self._routes,
+            message.queue,
+            lambda address: self._requests.send_back(address, message, delay_level),
+            seconds=self._config.send_back_seconds,
+            operation=f"sending back message {message.message_id}",
+        )
 
     async def rewind(self, timestamp_ms: int) -> None:
         """Moves this member's queues, forward or back, to the first message that is not older than

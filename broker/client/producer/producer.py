@@ -20,7 +20,6 @@ from broker.client.errors import (
 )
 from broker.client.message import BODY_SIZE_MAX, Bytes, Message, MessageQueue, SendResult
 from broker.client.producer.latency_faults import LatencyFaults
-from broker.client.producer.leader_calls import until_answered
 from broker.client.producer.pending_send import PendingSend
 from broker.client.producer.producer_heartbeat import ProducerHeartbeats
 from broker.client.producer.queue_selection import QueueSelector, queue_index
@@ -34,6 +33,7 @@ from broker.client.producer.send_encoding import (
     single_values,
 )
 from broker.client.received_message import ReceivedMessage
+from broker.client.route.leader_calls import until_answered
 from broker.client.route.route_cache import Routes
 from broker.remoting.client import RemotingClient
 from broker.remoting.connection import Handler

@@ -29,10 +29,10 @@ from broker.client.errors import (
     refusal,
 )
 from broker.client.message import Message, MessageQueue, SendResult
-from broker.client.producer.leader_calls import until_answered
 from broker.client.producer.producer import Producer
 from broker.client.producer.send_outcome_query import find_stored
 from broker.client.received_message import ReceivedMessage
+from broker.client.route.leader_calls import until_answered
 from broker.remoting.connection import Connection
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.errors import CallError, RequestError

@@ -33,7 +33,7 @@ async def until_answered(
                     await ask(routes.leader(queue))
                     return
                 except ClientClosedError:
-                    raise ClosedError("the producer was closed") from None
+                    raise ClosedError("the client was closed") from None
                 except (CallError, ClientError) as error:
                     if not error.retriable:
                         raise
