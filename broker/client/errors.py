@@ -16,6 +16,7 @@ from broker.remoting.protocol.errors import (
     ConnectFailedError,
     TooManyRequestsError,
 )
+from broker.remoting.protocol.frame import Frame
 
 UNAVAILABLE_CODES = frozenset(
     {
@@ -174,6 +175,12 @@ def refusal(address: str, code: int, remark: str | None) -> RefusedError:
     if code in DOUBTFUL_CODES:
         return DoubtfulRefusalError(address, code, remark)
     return RefusedError(address, code, remark)
+
+
+def check_success(address: str, answer: Frame) -> None:
+    """Raises the :func:`refusal` of an answer with another code than success."""
+    if answer.code != ResponseCode.SUCCESS:
+        raise refusal(address, answer.code, answer.remark)
 
 
 def perhaps_stored(failure: Failure) -> bool:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import orjson
 
 from broker.client.config import ConsumerConfig
-from broker.client.errors import BadAnswerError, refusal
+from broker.client.errors import BadAnswerError, check_success, refusal
 from broker.client.message import MessageQueue
 from broker.client.received_message import ReceivedMessage
 from broker.filter.subscription import Subscription
@@ -108,7 +108,7 @@ class ConsumerRequests:
             RequestCode.UPDATE_CONSUMER_OFFSET,
             {**self._queue(queue), "commitOffset": str(offset)},
         )
-        _check(address, answer)
+        check_success(address, answer)
 
     async def min_offset(self, address: str, queue: MessageQueue) -> int:
         """Code 31."""
@@ -146,7 +146,7 @@ class ConsumerRequests:
                 "maxReconsumeTimes": str(self._config.max_reconsume_times),
             },
         )
-        _check(address, answer)
+        check_success(address, answer)
 
     async def heartbeat(
         self, address: str, subscriptions: Iterable[Subscription], *, broadcast: bool, latest: bool
@@ -168,19 +168,19 @@ class ConsumerRequests:
             "producerDataSet": [],
         }
         answer = await self._invoke(address, RequestCode.HEART_BEAT, {}, orjson.dumps(body))
-        _check(address, answer)
+        check_success(address, answer)
 
     async def unregister(self, address: str) -> None:
         """Code 35: this client leaves the group."""
         ext = {"clientID": self._client_id, "consumerGroup": self._group}
-        _check(address, await self._invoke(address, RequestCode.UNREGISTER_CLIENT, ext))
+        check_success(address, await self._invoke(address, RequestCode.UNREGISTER_CLIENT, ext))
 
     async def client_ids(self, address: str) -> list[str]:
         """Code 38: the members that are connected to this broker."""
         answer = await self._invoke(
             address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": self._group}
         )
-        _check(address, answer)
+        check_success(address, answer)
         try:
             return [str(client_id) for client_id in orjson.loads(answer.body)["consumerIdList"]]
         except (orjson.JSONDecodeError, KeyError, TypeError) as error:
@@ -202,7 +202,7 @@ class ConsumerRequests:
 
     @staticmethod
     def _number(address: str, answer: Frame, name: str) -> int:
-        _check(address, answer)
+        check_success(address, answer)
         return _ext_number(address, answer, name)
 
 
@@ -213,11 +213,6 @@ def pull_answer(address: str, answer: Frame) -> PullAnswer:
     next_offset = _ext_number(address, answer, "nextBeginOffset")
     leads = answer.ext.get(LEADER, address) == address
     return PullAnswer(answer.code, next_offset, answer.body, leads)
-
-
-def _check(address: str, answer: Frame) -> None:
-    if answer.code != ResponseCode.SUCCESS:
-        raise refusal(address, answer.code, answer.remark)
 
 
 def _ext_number(address: str, answer: Frame, name: str) -> int:

@@ -16,7 +16,7 @@ from broker.client.errors import (
     IllegalMessageError,
     NoQueueError,
     NoReplyError,
-    refusal,
+    check_success,
 )
 from broker.client.message import BODY_SIZE_MAX, Bytes, Message, MessageQueue, SendResult
 from broker.client.producer.latency_faults import LatencyFaults
@@ -38,7 +38,7 @@ from broker.client.route.route_cache import Routes
 from broker.remoting.client import RemotingClient
 from broker.remoting.connection import Handler
 from broker.remoting.protocol.addresses import parse_name_servers
-from broker.remoting.protocol.codes import RequestCode, ResponseCode
+from broker.remoting.protocol.codes import RequestCode
 from broker.system.wall_clock import system_clock_ms
 from store.message.compressed_body import compress_body
 
@@ -188,8 +188,7 @@ class Producer:
             answer = await self._remoting.invoke(
                 address, RequestCode.RECALL_MESSAGE, ext, timeout=self._config.request_seconds
             )
-            if answer.code != ResponseCode.SUCCESS:
-                raise refusal(address, answer.code, answer.remark)
+            check_success(address, answer)
 
         await until_answered(
             self._routes,

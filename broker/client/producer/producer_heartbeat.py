@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from broker.client.errors import ClientError, ClosedError, refusal
+from broker.client.errors import ClientError, ClosedError, check_success
 from broker.client.route.route_cache import Routes
 from broker.client.route.topic_route import TopicRoute
 from broker.remoting.client import RemotingClient
-from broker.remoting.protocol.codes import RequestCode, ResponseCode
+from broker.remoting.protocol.codes import RequestCode
 from broker.remoting.protocol.errors import CallError
 
 logger = logging.getLogger("dledger.client")
@@ -172,8 +172,7 @@ class ProducerHeartbeats:
             answer = await self._remoting.invoke(
                 address, RequestCode.HEART_BEAT, {}, (body,), timeout=self._request_seconds
             )
-            if answer.code != ResponseCode.SUCCESS:
-                raise refusal(address, answer.code, answer.remark)
+            check_success(address, answer)
         except (CallError, ClientError) as error:
             logger.debug("heartbeat to %s: %s", address, error)
             return False

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from broker.client.errors import BadAnswerError, refusal
+from broker.client.errors import BadAnswerError, check_success
 from broker.remoting.client import RemotingClient
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from store.errors import StoreError
@@ -88,8 +88,7 @@ async def find_stored(
     )
     if answer.code == ResponseCode.QUERY_NOT_FOUND:
         return None
-    if answer.code != ResponseCode.SUCCESS:
-        raise refusal(address, answer.code, answer.remark)
+    check_success(address, answer)
     wanted = first_key.encode()
     try:
         for record in iter_records(answer.body):

@@ -12,7 +12,7 @@ from broker.client.errors import (
     Failure,
     NameServersUnreachableError,
     TopicNotFoundError,
-    refusal,
+    check_success,
 )
 from broker.client.route.topic_route import TopicRoute, decode_route
 from broker.remoting.client import RemotingClient
@@ -183,8 +183,7 @@ class RouteLookup:
             raise TopicNotFoundError(topic)
         if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             raise BadAnswerError(address, "is not a NameServer: it does not know routes")
-        if answer.code != ResponseCode.SUCCESS:
-            raise refusal(address, answer.code, answer.remark)
+        check_success(address, answer)
         before = self._answers.get(topic)
         if before is not None and before[0] == answer.body:
             return before[1]
