@@ -7,13 +7,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from functools import partial
-from typing import NamedTuple
 
 from google.protobuf.message import Message as AnyMessage
 
 from broker.context import BrokerContext
 from broker.errors import NOT_HERE, TransactionMismatchError, reason_of
-from broker.group_commit.pending_batch import StoredEarlier
 from broker.grpc.access import caller_of, publishes
 from broker.grpc.call import Call, name_of
 from broker.grpc.protocol.definition_pb2 import Code, Status, TransactionResolution
@@ -29,41 +27,13 @@ from broker.grpc.protocol.service_pb2 import (
 from broker.grpc.received_messages import Received, received_message
 from broker.grpc.remote_client import parse_transaction_id, transaction_id
 from broker.grpc.statuses import ANSWERED, OK, BadCallError, status_of
+from broker.ingest.awaited_send import AwaitedSend
 from broker.limits import GRPC
 from broker.quotas.held_sends import HeldSends
 from broker.quotas.throttle import FindCaller
-from broker.scheduled.recall_handle import RecallHandle
 from broker.security.authorize import Access
-from dledger.errors import OutcomeUnknownError, ProposeError
+from dledger.errors import OutcomeUnknownError
 from dledger.settle import settle
-
-
-class _Place(NamedTuple):
-    offset: int
-    position: int
-    recall_handle: str
-
-
-class _Stored:
-    """Waits for one message (see :class:`~broker.ingest.send_request.Sender`)."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, find_caller: FindCaller) -> None:
-        self.caller = find_caller
-        self.done: asyncio.Future[_Place] = loop.create_future()
-        self.queue_id = -1
-        self.recall_handle: RecallHandle | None = None
-
-    def stored(
-        self, first_offset: int, positions: Sequence[int], _earlier: StoredEarlier | None = None
-    ) -> None:
-        if not self.done.done():
-            handle = self.recall_handle
-            recall_handle = "" if handle is None else handle.at(positions[0])
-            self.done.set_result(_Place(first_offset, positions[0], recall_handle))
-
-    def failed(self, error: ProposeError) -> None:
-        if not self.done.done():
-            self.done.set_exception(error)
 
 
 class SendCalls:
@@ -89,13 +59,13 @@ class SendCalls:
         caller = partial(caller_of, call)
         owes = self._owes(received, caller)
         with self._held.holding(request.ByteSize()) if owes else nullcontext():
-            submitted = [self._submitted(each, call.born_host, caller) for each in received]
-            results = await asyncio.gather(*submitted, return_exceptions=True)
+            sends = [self._submitted(each, call.born_host, caller) for each in received]
+            results = await asyncio.gather(*(each.done for each in sends), return_exceptions=True)
         for result in results:
             # Stored messages are recognised when the call is retried.
             if isinstance(result, (*NOT_HERE, OutcomeUnknownError)):
                 raise result
-        entries = [self._entry(*each) for each in zip(received, results, strict=True)]
+        entries = [self._entry(*each) for each in zip(received, sends, results, strict=True)]
         codes = {entry.status.code for entry in entries}
         status = entries[0].status if len(codes) == 1 else Status(code=Code.MULTIPLE_RESULTS)
         return [SendMessageResponse(status=status, entries=entries)]
@@ -108,26 +78,26 @@ class SendCalls:
         owes = [quotas.owes(caller(), topic) for topic in topics]  # each may raise
         return any(owes)
 
-    def _submitted(
-        self, message: Received, born_host: bytes, caller: FindCaller
-    ) -> asyncio.Future[_Place]:
-        waiter = _Stored(self._context.loop, caller)
+    def _submitted(self, message: Received, born_host: bytes, caller: FindCaller) -> AwaitedSend:
+        send = AwaitedSend(self._context.loop, caller)
         try:
-            self._context.ingest.submit(message.request, message.body, born_host, waiter)
+            self._context.ingest.submit(message.request, message.body, born_host, send)
         except ANSWERED as error:
-            waiter.done.set_exception(error)
-        return waiter.done
+            send.done.set_exception(error)
+        return send
 
-    def _entry(self, message: Received, result: _Place | BaseException) -> SendResultEntry:
+    def _entry(
+        self, message: Received, send: AwaitedSend, result: tuple[int, int] | BaseException
+    ) -> SendResultEntry:
         if isinstance(result, ANSWERED):
             self._refusals[reason_of(result)] += 1
             return SendResultEntry(status=status_of(result), message_id=message.message_id)
         if isinstance(result, BaseException):
             raise result
-        offset, position, handle = result
-        entry = SendResultEntry(
-            status=OK, message_id=message.message_id, offset=offset, recall_handle=handle
-        )
+        offset, position = result
+        entry = SendResultEntry(status=OK, message_id=message.message_id, offset=offset)
+        if send.recall_handle is not None:
+            entry.recall_handle = send.recall_handle.at(position)
         if message.half:
             entry.transaction_id = transaction_id(offset, position)
         return entry
@@ -158,16 +128,9 @@ class SendCalls:
     async def recall(self, _call: Call, request: RecallMessageRequest) -> Sequence[AnyMessage]:
         """Recalls a timed message."""
         recalled: asyncio.Future[str] = self._context.loop.create_future()
-
-        def done(message_id: str, error: Exception | None) -> None:
-            if recalled.done():
-                return
-            if error is None:
-                recalled.set_result(message_id)
-            else:
-                recalled.set_exception(error)
-
-        self._context.recalls.recall(name_of(request.topic), request.recall_handle, done)
+        self._context.recalls.recall(
+            name_of(request.topic), request.recall_handle, partial(settle, recalled)
+        )
         return [RecallMessageResponse(status=OK, message_id=await recalled)]
 
 

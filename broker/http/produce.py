@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
@@ -19,42 +18,16 @@ from broker.http.errors import bad_request, json_response
 from broker.http.forwarding import HttpForwarder
 from broker.http.json_body import decode_json
 from broker.http.memory_budget import MEMORY
+from broker.ingest.awaited_send import AwaitedSend
 from broker.ingest.send_request import SendRequest
 from broker.limits import HttpLimits
 from broker.quotas.held_sends import HeldSends
-from broker.quotas.throttle import Caller, FindCaller
-from broker.scheduled.recall_handle import RecallHandle
-from dledger.errors import ProposeError
+from broker.quotas.throttle import Caller
 from store.message.properties import encode_properties
 
 _FIELDS = ("body", "body_base64", "keys", "properties", "queue_id", "tags")
 _NO_HOST = bytes(8)
 """The born host of such a record: unknown, because the client may be a proxy."""
-
-
-class _Stored:
-    """Waits for one message (see :class:`~broker.ingest.send_request.Sender`)."""
-
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, host: bytes, find_caller: FindCaller
-    ) -> None:
-        self.caller = find_caller
-        self.done: asyncio.Future[tuple[StoredEarlier, int, int]] = loop.create_future()
-        """Host and queue, offset, position."""
-        self.queue_id = -1
-        self.recall_handle: RecallHandle | None = None
-        self._host = host
-
-    def stored(
-        self, first_offset: int, positions: Sequence[int], earlier: StoredEarlier | None = None
-    ) -> None:
-        if not self.done.done():
-            at = earlier or StoredEarlier(self._host, self.queue_id)
-            self.done.set_result((at, first_offset, positions[0]))
-
-    def failed(self, error: ProposeError) -> None:
-        if not self.done.done():
-            self.done.set_exception(error)
 
 
 class ProduceHandler:
@@ -91,12 +64,13 @@ class ProduceHandler:
 
     async def _store(self, sent: SendRequest, body: bytes, caller: Caller) -> web.Response:
         context = self._context
-        waiter = _Stored(context.loop, context.store_host, lambda: caller)
+        waiter = AwaitedSend(context.loop, lambda: caller)
         quotas = context.ingest.quotas
         owes = quotas is not None and quotas.owes(caller, sent.topic)
         with self._held.holding(len(body)) if owes else nullcontext():
             context.ingest.submit(sent, body, _NO_HOST, waiter)
-            at, offset, position = await waiter.done
+            offset, position = await waiter.done
+        at = waiter.earlier or StoredEarlier(context.store_host, waiter.queue_id)
         return json_response(
             {
                 "msg_id": f"{at.host.hex().upper()}{position:016X}",

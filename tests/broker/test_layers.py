@@ -75,13 +75,12 @@ ROOMS: dict[str, frozenset[str]] = {
         ),
         "http": (
             "admin config context delivery errors group_commit ingest leader_wait limits"
-            " metrics prometheus quotas remoting remoting/protocol scheduled security"
+            " metrics prometheus quotas remoting remoting/protocol security"
         ),
         "grpc/protocol": "",
         "grpc": (
-            "config context delivery errors filter group_commit grpc/protocol ingest leader_wait"
-            " limits pop"
-            " quotas remoting remoting/processors remoting/protocol scheduled security system"
+            "config context delivery errors filter grpc/protocol ingest leader_wait limits pop"
+            " quotas remoting remoting/processors remoting/protocol security system"
             " topics_and_groups"
         ),
         # OpenTelemetry: the doors of ingest and delivery, traced.
