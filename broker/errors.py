@@ -56,6 +56,11 @@ class UnknownTopicError(RefusedError):
     """The topic does not exist, and is not created on first use."""
 
 
+def unknown_topic(name: str) -> UnknownTopicError:
+    """The refusal in RocketMQ's words."""
+    return UnknownTopicError(f"topic[{name}] not exist, apply first please!")
+
+
 class UnknownGroupError(RefusedError):
     """The subscription group does not exist, and is not created on first use."""
 

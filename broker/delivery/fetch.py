@@ -33,7 +33,7 @@ from broker.errors import (
     StaleSubscriptionError,
     UnknownQueueError,
     UnknownSubscriptionError,
-    UnknownTopicError,
+    unknown_topic,
 )
 from broker.filter.subscription import ALL, TAG_TYPE, Subscription
 from broker.group_commit.batcher import Batcher
@@ -244,7 +244,7 @@ class Delivery:
     def _check_queue(self, name: str, queue_id: int) -> None:
         topic = self._machine.state.topics.get(name)
         if topic is None:
-            raise UnknownTopicError(f"topic[{name}] not exist, apply first please!")
+            raise unknown_topic(name)
         if not topic.readable:
             raise ForbiddenError(f"the topic {name} is not readable")
         if not 0 <= queue_id < topic.read_queues:

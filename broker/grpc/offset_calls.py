@@ -49,7 +49,6 @@ READ_SECONDS = 3.0
 """Pace: how long a call waits for an offset to be confirmed."""
 
 _CODES = {
-    ResponseCode.TOPIC_NOT_EXIST: Code.TOPIC_NOT_FOUND,
     ResponseCode.QUERY_NOT_FOUND: Code.OFFSET_NOT_FOUND,
     ResponseCode.SERVICE_NOT_AVAILABLE: Code.HA_NOT_AVAILABLE,
     ResponseCode.SYSTEM_BUSY: Code.TOO_MANY_REQUESTS,

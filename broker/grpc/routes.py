@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from broker.config.setting_checks import ConfigError
 from broker.context import BrokerContext
-from broker.errors import UnknownTopicError
+from broker.errors import unknown_topic
 from broker.limits import GRPC, STATE
 from broker.remoting.client import RemotingClient
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
@@ -86,7 +86,7 @@ class Routes:
             or template is None
             or not template.perm & PERM_INHERIT
         ):
-            raise UnknownTopicError(f"topic[{name}] not exist, apply first please!")
+            raise unknown_topic(name)
         queues = min(USUAL_QUEUES, template.write_queues)
         return TopicConfig(name, queues, queues, template.perm & ~PERM_INHERIT)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from broker.errors import ForbiddenError, IllegalMessageError, UnknownTopicError
+from broker.errors import ForbiddenError, IllegalMessageError, unknown_topic
 from broker.group_commit.batcher import Batcher
 from broker.ingest.state_quota import (
     check_auto_created_topic_quota,
@@ -74,7 +74,7 @@ class AutoCreator:
             queues = min(default_queues, template.write_queues)
             created = TopicConfig(name, queues, queues, template.perm & ~PERM_INHERIT)
         else:
-            raise UnknownTopicError(f"topic[{name}] not exist, apply first please!")
+            raise unknown_topic(name)
         check_auto_created_topic_quota(self._batcher, created)
         self._batcher.add_command(PutTopic.of(created, self._wall_clock()))
         return created

@@ -22,7 +22,7 @@ from broker.errors import (
     Refusal,
     UnavailableError,
     UnknownQueueError,
-    UnknownTopicError,
+    unknown_topic,
 )
 from broker.group_commit.batcher import Batcher
 from broker.limits import CONSUME, STATE
@@ -178,7 +178,7 @@ class Pop:
             raise InvisibleTimeError(request.invisible_ms, 1, CONSUME.pop_invisible_ms_max)
         topic = self._batcher.topic(request.topic)
         if topic is None:
-            raise UnknownTopicError(f"topic[{request.topic}] not exist, apply first please!")
+            raise unknown_topic(request.topic)
         if not topic.readable:
             raise ForbiddenError(f"the topic {request.topic} is not readable")
         queues = range(min(topic.read_queues, STATE.queues_max))

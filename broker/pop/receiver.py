@@ -12,7 +12,7 @@ from typing import NamedTuple
 from broker.delivery.first_offset import begins_at_end
 from broker.delivery.message_reader import MessageReader
 from broker.delivery.replica_selection import ReplicaSelection
-from broker.errors import REFUSALS, UnavailableError, UnknownGroupError, UnknownTopicError
+from broker.errors import REFUSALS, UnavailableError, UnknownGroupError, unknown_topic
 from broker.group_commit.batcher import Batcher
 from broker.group_commit.pending_pop import PendingPopQueue
 from broker.ingest.state_quota import check_offset_quota
@@ -235,7 +235,7 @@ class Receiver:
         pending = batcher.pop_queue(key)
         if pending is None:
             if batcher.topic(topic) is None:  # deleted during a read; so may be the group
-                raise UnknownTopicError(f"topic[{topic}] not exist, apply first please!")
+                raise unknown_topic(topic)
             if batcher.group(group) is None:
                 raise UnknownGroupError(f"subscription group not exist, {group}")
             offset = batcher.offset(*key)

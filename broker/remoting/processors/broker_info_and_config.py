@@ -20,7 +20,7 @@ from broker.admin.waiting_of_topic import waiting_of_topic
 from broker.config.dynamic_settings import SettingError, changed_settings
 from broker.context import BrokerContext
 from broker.delivery.store_times import Place, store_times
-from broker.errors import REFUSALS, QuotaExceededError
+from broker.errors import REFUSALS, QuotaExceededError, unknown_topic
 from broker.limits import BODY_LIMITS, QUOTAS
 from broker.quotas.quota import PREFIX
 from broker.remoting.connection import Connection
@@ -134,9 +134,7 @@ class BrokerInfoProcessor:
         name = ext_str(request, "topic")
         topic = self._context.machine.state.topics.get(name)
         if topic is None:
-            raise RequestError(
-                ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!"
-            )
+            raise unknown_topic(name)
         queues = queue_ranges(self._context.machine, topic)
         newest = {queue_id: (name, queue_id, end - 1) for queue_id, (_, end) in queues.items()}
 

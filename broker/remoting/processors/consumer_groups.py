@@ -26,6 +26,7 @@ from broker.admin.consumer_groups import (
 )
 from broker.context import BrokerContext
 from broker.delivery.store_times import Place, store_times
+from broker.errors import unknown_topic
 from broker.limits import ADMIN
 from broker.remoting.connection import Connection
 from broker.remoting.protocol.codes import ResponseCode
@@ -123,9 +124,7 @@ class GroupProcessor:
         name, group = ext_str(request, "topic"), ext_str(request, "group")
         topic = self._groups.progress(group, name)
         if topic is None:
-            raise RequestError(
-                ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!"
-            )
+            raise unknown_topic(name)
         queues = topic.queues()
 
         def answer(times: Mapping[Place, int]) -> None:

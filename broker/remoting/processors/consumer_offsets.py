@@ -9,6 +9,7 @@ from functools import partial
 from broker.context import BrokerContext
 from broker.delivery.first_offset import begins_at_end
 from broker.delivery.offset_resets import reset_commands
+from broker.errors import unknown_topic
 from broker.ingest.state_quota import check_offset_quota
 from broker.remoting.connection import Connection
 from broker.remoting.error_responses import respond_when_done
@@ -115,7 +116,7 @@ class OffsetProcessor:
         batcher.check_serving()
         config = batcher.topic(topic)
         if config is None:
-            raise _no_topic(topic)
+            raise unknown_topic(topic)
         _check_queue(config, queue_id)
         end = batcher.end_offset(topic, queue_id)
         if offset > end:
@@ -184,15 +185,9 @@ class OffsetProcessor:
         queue_id = ext_int(request, "queueId")
         topic = self._context.machine.state.topics.get(name)
         if topic is None:
-            raise _no_topic(name)
+            raise unknown_topic(name)
         _check_queue(topic, queue_id)
         return name, queue_id
-
-
-def _no_topic(name: str) -> RequestError:
-    return RequestError(
-        ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!"
-    )
 
 
 def _check_queue(topic: TopicConfig, queue_id: int) -> None:

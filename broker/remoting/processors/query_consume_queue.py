@@ -5,6 +5,7 @@ from __future__ import annotations
 from broker.context import BrokerContext
 from broker.delivery.message_filter import message_filter
 from broker.delivery.message_reader import rows
+from broker.errors import unknown_topic
 from broker.filter.subscription import TAG_TYPE, ExpressionError
 from broker.limits import CONSUME
 from broker.remoting.connection import Connection
@@ -13,7 +14,6 @@ from broker.remoting.protocol.errors import RequestError
 from broker.remoting.protocol.ext_fields import ext_int, ext_str
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.protocol.java_json import encode_json
-from broker.topics_and_groups import TopicConfig
 from store.errors import StoreError
 
 
@@ -29,7 +29,9 @@ class QueryConsumeQueueProcessor:
         name, queue_id = ext_str(request, "topic"), ext_int(request, "queueId")
         index, count = ext_int(request, "index"), ext_int(request, "count")
         group = ext_str(request, "consumerGroup", "")
-        topic = self._topic(name)
+        topic = self._context.machine.state.topics.get(name)
+        if topic is None:
+            raise unknown_topic(name)
         if not 0 <= queue_id < max(topic.read_queues, topic.write_queues):
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"the topic {name} has no queue {queue_id}"
@@ -65,11 +67,3 @@ class QueryConsumeQueueProcessor:
             for position, size, code in rows(data)
         ]
         connection.respond(request, body=(encode_json(document),))
-
-    def _topic(self, name: str) -> TopicConfig:
-        topic = self._context.machine.state.topics.get(name)
-        if topic is None:
-            raise RequestError(
-                ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!"
-            )
-        return topic

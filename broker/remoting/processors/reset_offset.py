@@ -13,7 +13,7 @@ from broker.admin.consumer_groups import ConsumerGroups
 from broker.admin.topic_contents import queue_ranges
 from broker.context import BrokerContext
 from broker.delivery.offset_resets import TO_THE_END, ResetRequest
-from broker.errors import REFUSALS, Refusal
+from broker.errors import REFUSALS, Refusal, unknown_topic
 from broker.remoting.connection import Connection
 from broker.remoting.error_responses import respond_refusal
 from broker.remoting.protocol.codes import LanguageCode, RequestCode, ResponseCode
@@ -109,9 +109,7 @@ class ResetProcessor:
     def _queues(self, name: str, only_queue: int) -> Sequence[int]:
         topic = self._context.batcher.topic(name)
         if topic is None:
-            raise RequestError(
-                ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!"
-            )
+            raise unknown_topic(name)
         if only_queue < 0:
             return list(queue_ranges(self._context.machine, topic))
         if only_queue >= topic.queues:

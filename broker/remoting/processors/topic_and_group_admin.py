@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from broker.context import BrokerContext
+from broker.errors import unknown_topic
 from broker.ingest.state_quota import check_group_quota, check_topic_quota
 from broker.limits import STATE
 from broker.remoting.connection import Connection
@@ -120,9 +121,7 @@ class TopicProcessor:
         name = ext_str(request, "topic")
         topic = self._context.machine.state.topics.get(name)
         if topic is None:
-            raise RequestError(
-                ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!"
-            )
+            raise unknown_topic(name)
         connection.respond(request, body=(encode_json(topic.as_json()),))
 
     def system_topics(self, connection: Connection, request: Frame) -> None:
