@@ -7,12 +7,12 @@ dead consumer are soon received by another. Everything needed is in the replicat
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Container, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from broker.group_commit.batcher import Batcher
-from broker.pop.receiver import completion
+from broker.pop.receiver import committing
 from broker.pop.renewed_receipts import owner_of, renewed
 from broker.state.commands import PopChange
 from broker.state.pop_queues import PopDelivery, PopKey
@@ -75,6 +75,4 @@ class AutoRenewal:
                 if delivery.visible_ms > now_ms and known.get(at) == delivery
             ]
             if commands:
-                committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-                self._batcher.add_in_one_entry((), commands, completion(committed))
-                await committed
+                await committing(partial(self._batcher.add_in_one_entry, (), commands))

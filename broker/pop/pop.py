@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 
 from broker.delivery.message_reader import MessageReader
@@ -39,7 +40,7 @@ from broker.pop.pop_request import (
 )
 from broker.pop.receipt_handle import ReceiptHandle, parse_handle, tag_of
 from broker.pop.receivable_messages import Candidate
-from broker.pop.receiver import Receiver, completion
+from broker.pop.receiver import Receiver, committing
 from broker.pop.renewed_receipts import is_receipt_of, not_renewable
 from broker.quotas.throttle import Throttle
 from broker.state.commands import Command, PopAck, PopChange
@@ -291,8 +292,8 @@ class Pop:
         settings = batcher.group(group) or GroupConfig(group)
         delivery = pending.queue.deliveries[known.offset]
         letter = Candidate(known.offset, records[0], delivery)
-        committed: asyncio.Future[None] = self._loop.create_future()
-        self._dead_letters.bury(key, settings, letter, delivery.attempt, completion(committed))
+        bury = partial(self._dead_letters.bury, key, settings, letter, delivery.attempt)
+        committed = committing(bury)
         self.held.wake(topic, group)
         await committed
         return ReceiptResult(ReceiptStatus.OK, handle)
@@ -325,6 +326,4 @@ class Pop:
         """Adds commands in this turn of the loop, and waits until they are committed. Requests that
         may now find a message are woken in the same turn: later the caller may be gone."""
         if commands:
-            committed: asyncio.Future[None] = self._loop.create_future()
-            self._batcher.add_in_one_entry((), commands, completion(committed))
-            await committed
+            await committing(partial(self._batcher.add_in_one_entry, (), commands))

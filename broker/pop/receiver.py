@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from hashlib import blake2b
 from random import Random
 from typing import NamedTuple
@@ -14,6 +15,7 @@ from broker.delivery.message_reader import MessageReader
 from broker.delivery.replica_selection import ReplicaSelection
 from broker.errors import REFUSALS, UnavailableError, UnknownGroupError, unknown_topic
 from broker.group_commit.batcher import Batcher
+from broker.group_commit.pending_batch import Completion
 from broker.group_commit.pending_pop import PendingPopQueue
 from broker.ingest.state_quota import check_offset_quota
 from broker.limits import CONSUME, STATE
@@ -27,6 +29,7 @@ from broker.state.pop_queues import PopDelivery, PopKey, pack_runs, pack_waiting
 from broker.state.state_machine import BrokerStateMachine
 from broker.topics_and_groups import GroupConfig
 from dledger.errors import ProposeError
+from dledger.settle import settle
 from store.errors import StoreError
 from store.field_checks import I64_MAX
 from store.io.filesystem import Bytes
@@ -179,8 +182,7 @@ class Receiver:
         if not offsets:
             return None
         deliveries = [pending.queue.deliveries[offset] for offset in offsets]
-        committed: asyncio.Future[None] = self._loop.create_future()
-        self._batcher.add_barrier(completion(committed))
+        committed = committing(self._batcher.add_barrier)
         records = await self.records(key, offsets)
         given = zip(offsets, records, deliveries, strict=False)
         return _Received(committed, [self._popped(attempt, key, *each) for each in given])
@@ -274,8 +276,7 @@ class Receiver:
             commands.append(PopReceive(*key, next_offset, runs, attempt.nonce, *times))
         if not commands:
             return None, buried
-        committed: asyncio.Future[None] = self._loop.create_future()
-        self._batcher.add_in_one_entry((), commands, completion(committed))
+        committed = committing(partial(self._batcher.add_in_one_entry, (), commands))
         if not offsets:
             return None, bool(buried or receivable.waiting or receivable.unwanted)
         rest = self._reader.offsets(*key[1:])[1] - next_offset
@@ -344,19 +345,17 @@ def _nonce(request: PopRequest) -> int:
     return int.from_bytes(blake2b(told, digest_size=8).digest(), "big") >> 1 or 1
 
 
-def completion(committed: asyncio.Future[None]) -> Callable[[ProposeError | None], None]:
-    """A completion that sets the result of a future: None once committed, or the refusal.
+def committing(add: Callable[[Completion], object]) -> asyncio.Future[None]:
+    """Calls ``add`` with a completion. Returns its future: done once committed, or the refusal.
 
     The future may have no waiter: a request ends early by the refusal of another command.
     """
+    committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def done(error: ProposeError | None) -> None:
-        if committed.done():
-            return  # its waiter is gone
-        if error is None:
-            committed.set_result(None)
-        else:
-            committed.set_exception(error)
+        if not committed.done():  # else its waiter is gone
+            settle(committed, None, error)
             committed.exception()  # so that asyncio does not log it
 
-    return done
+    add(done)
+    return committed
