@@ -93,8 +93,7 @@ class GrpcService:
         await self.routes.close()
 
     def _members(self, group: str) -> Iterable[str]:
-        found = self._context.clients.consumers.get(group)
-        return () if found is None else {each.client_id for each in found.members.values()}
+        return {each.client_id for each in self._context.clients.group(group).members.values()}
 
     async def _to_leader(self, call: Call, command: bytes) -> None:
         """Passes a command of this broker's client on to the leader. A heartbeat repeats a lost

@@ -111,6 +111,9 @@ class ConsumerGroup:
         return sorted({client.client_id for client in sharers})
 
 
+_EMPTY = ConsumerGroup()
+
+
 @dataclass(slots=True)
 class _Connected:
     """The groups and ids of one connection. They are forgotten with it."""
@@ -165,20 +168,9 @@ class ConnectedClients:
         if self._memberships + more > CLIENTS.memberships_max:
             raise _too_many(f"all groups have {self._memberships} members", CLIENTS.memberships_max)
         for group in consumers:
-            found = self.consumers.get(group)
-            if found is not None and len(found.members) >= CLIENTS.members_max:
-                self._check_member(connection, group, found.members)
+            _check_members(connection, group, self.group(group).members)
         for group in producers:
-            members = self.producers.get(group)
-            if members is not None and len(members) >= CLIENTS.members_max:
-                self._check_member(connection, group, members)
-
-    @staticmethod
-    def _check_member(
-        connection: ClientConnection, group: str, members: Mapping[ClientConnection, Client]
-    ) -> None:
-        if connection not in members:
-            raise _too_many(f"the group {group} has {len(members)} members", CLIENTS.members_max)
+            _check_members(connection, group, self.producers.get(group, {}))
 
     def id_of(self, connection: ClientConnection) -> str:
         """The id of the client there; empty if it gave none."""
@@ -240,13 +232,11 @@ class ConnectedClients:
 
     def subscription(self, group: str, topic: str) -> Subscription | None:
         """The subscription of ``group`` to ``topic``, if a connected member has one."""
-        found = self.consumers.get(group)
-        return None if found is None else found.subscriptions.get(topic)
+        return self.consumers.get(group, _EMPTY).subscriptions.get(topic)
 
     def is_broadcasting(self, group: str) -> bool:
         """Whether each member of ``group`` consumes all messages."""
-        found = self.consumers.get(group)
-        return found is not None and found.settings.message_model == BROADCASTING
+        return self.group(group).settings.message_model == BROADCASTING
 
     def producer_named(self, client_id: str) -> ClientConnection | None:
         """The connection of the latest heartbeat of that producer, if there is one."""
@@ -255,9 +245,12 @@ class ConnectedClients:
 
     def member_named(self, group: str, client_id: str) -> ClientConnection | None:
         """A connection of that member of a consumer group, if there is one."""
-        found = self.consumers.get(group)
-        members = () if found is None else found.members.items()
+        members = self.group(group).members.items()
         return next((way for way, client in members if client.client_id == client_id), None)
+
+    def group(self, name: str) -> ConsumerGroup:
+        """A consumer group; an empty one if no member is connected."""
+        return self.consumers.get(name, _EMPTY)
 
     def now(self) -> float:
         """The time to put on a heartbeat."""
@@ -347,6 +340,13 @@ class ConnectedClients:
         for group, found in list(self.consumers.items()):
             for connection in _silent(found.members, silent_since):
                 self._remove_consumer(connection, group)
+
+
+def _check_members(
+    connection: ClientConnection, group: str, members: Mapping[ClientConnection, Client]
+) -> None:
+    if len(members) >= CLIENTS.members_max and connection not in members:
+        raise _too_many(f"the group {group} has {len(members)} members", CLIENTS.members_max)
 
 
 def _too_many(reason: str, most: int) -> RequestError:

@@ -103,8 +103,7 @@ class ClientManageProcessor:
     def consumer_list(self, connection: Connection, request: Frame) -> None:
         """Code 38."""
         group = ext_str(request, "consumerGroup")
-        found = self._clients.consumers.get(group)
-        sharers = [] if found is None else found.queue_sharers()
+        sharers = self._clients.group(group).queue_sharers()
         if not sharers:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"no consumer of the group {group} is connected"
@@ -117,7 +116,7 @@ class ClientManageProcessor:
         group = ext_str(request, "consumerGroup")
         found = self._clients.consumers.get(group)
         if found is None:
-            raise _not_online(group)
+            raise no_member(group)
         body = {
             "connectionSet": _connections(found.members),
             "consumeFromWhere": found.settings.consume_from_where,
@@ -165,7 +164,8 @@ def _connections(members: Mapping[ClientConnection, Client]) -> list[dict[str, o
     return [client.as_json(connection) for connection, client in members.items()]
 
 
-def _not_online(group: str) -> RequestError:
+def no_member(group: str) -> RequestError:
+    """The refusal of a request about a group without a connected member."""
     return RequestError(
         ResponseCode.CONSUMER_NOT_ONLINE, f"no client of the group {group} is connected"
     )

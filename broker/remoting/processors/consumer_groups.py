@@ -29,6 +29,7 @@ from broker.delivery.store_times import Place, store_times
 from broker.errors import unknown_topic
 from broker.limits import ADMIN
 from broker.remoting.connection import Connection
+from broker.remoting.processors.client_manage import no_member
 from broker.remoting.protocol.codes import ResponseCode
 from broker.remoting.protocol.errors import RequestError
 from broker.remoting.protocol.ext_fields import ext_bool, ext_str
@@ -167,9 +168,7 @@ class GroupProcessor:
         group, name = ext_str(request, "group"), ext_str(request, "topic")
         found = self._context.clients.subscription(group, name)
         if group not in self._context.clients.consumers:
-            raise RequestError(
-                ResponseCode.CONSUMER_NOT_ONLINE, f"no client of the group {group} is connected"
-            )
+            raise no_member(group)
         document = {"group": group, "topic": name}
         subscription = {} if found is None else {"subscriptionData": found.as_json()}
         connection.respond(request, body=(encode_json({**document, **subscription}),))

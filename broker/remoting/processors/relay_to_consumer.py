@@ -68,10 +68,9 @@ class RelayProcessor:
         ``clientAddr``."""
         group, topic = ext_str(request, "group"), ext_str(request, "topic")
         only = ext_str(request, "clientAddr", "")
-        found = self._context.clients.consumers.get(group)
         members = [
             (member, client.client_id)
-            for member, client in ({} if found is None else found.members).items()
+            for member, client in self._context.clients.group(group).members.items()
             if only in {"", client.client_id}
         ]
         if not members:

@@ -101,8 +101,7 @@ class ResetProcessor:
             "timestamp": str(reset.timestamp_ms),
             "isForce": "true" if reset.force else "false",
         }
-        members = self._context.clients.consumers.get(reset.group)
-        for member, client in () if members is None else members.members.items():
+        for member, client in self._context.clients.group(reset.group).members.items():
             body = _for_cpp(by_queue) if client.language is LanguageCode.CPP else table
             member.push(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, told, (body,))
 
