@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from types import UnionType
 from typing import Any, TypeAlias, TypeGuard
 
 from broker.admin.group_health import GroupHealth, MemberReport, group_health
@@ -104,7 +105,12 @@ class ClusterView:
                 self._get(address, "/topics"), self._get(address, "/groups")
             )
             topics, groups = (answer or {} for answer in answers)
-        return _topics(group, topics.get("topics")), _groups(group, groups.get("groups"))
+        return (
+            _rows(group, topics.get("topics"), {"name": str, "messages": int}),
+            _rows(
+                group, groups.get("groups"), {"group": str, "topic": str | None, "lag": int | None}
+            ),
+        )
 
     async def _ask_all(
         self, addresses: Iterable[str], asked: set[str], found: dict[tuple[str, str], Document]
@@ -248,22 +254,11 @@ def _with_unknown(groups: list[Document], topics: list[Document]) -> list[Docume
     )
 
 
-def _topics(group: str, rows: object) -> list[Document]:
+def _rows(group: str, rows: object, fields: Mapping[str, type | UnionType]) -> list[Document]:
+    """The rows of an answer whose ``fields`` have these types."""
     return [
         row | {"broker_group": group}
         for row in (rows if isinstance(rows, list) else ())
         if isinstance(row, dict)
-        and isinstance(row.get("name"), str)
-        and isinstance(row.get("messages"), int)
-    ]
-
-
-def _groups(group: str, rows: object) -> list[Document]:
-    return [
-        row | {"broker_group": group}
-        for row in (rows if isinstance(rows, list) else ())
-        if isinstance(row, dict)
-        and isinstance(row.get("group"), str)
-        and isinstance(row.get("topic"), str | None)
-        and isinstance(row.get("lag"), int | None)
+        and all(isinstance(row.get(name), kind) for name, kind in fields.items())
     ]

@@ -12,7 +12,7 @@ from broker.delivery.fetch import MESSAGES_USUAL, Delivery, Fetched, FetchReques
 from broker.delivery.message_json import messages_json
 from broker.errors import UnknownQueueError
 from broker.http.access import ACCOUNT
-from broker.http.errors import HttpRefusedError, json_response
+from broker.http.errors import HttpRefusedError, bad_request, json_response
 from broker.http.memory_budget import HELD
 from broker.limits import CONSUME
 from broker.quotas.throttle import Caller
@@ -72,9 +72,7 @@ def number(
     """A parameter of the request. Raises :class:`~broker.http.errors.HttpRefusedError`."""
     value = _integer(name, request.query.get(name, str(usual)))
     if not minimum <= value <= maximum:
-        raise HttpRefusedError(
-            HTTPStatus.BAD_REQUEST, f"{name} is not between {minimum} and {maximum}: {value}"
-        )
+        raise bad_request(f"{name} is not between {minimum} and {maximum}: {value}")
     return value
 
 
@@ -82,6 +80,4 @@ def _integer(name: str, text: str) -> int:
     try:
         return whole_number(text)
     except ValueError:
-        raise HttpRefusedError(
-            HTTPStatus.BAD_REQUEST, f"{name} is not an integer: {text!r}"
-        ) from None
+        raise bad_request(f"{name} is not an integer: {text!r}") from None

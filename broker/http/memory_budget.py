@@ -11,7 +11,7 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 
 from broker.errors import UnavailableError
-from broker.http.errors import HttpRefusedError, refusal_response
+from broker.http.errors import HttpRefusedError, bad_request, refusal_response
 from broker.limits import HttpLimits
 from store.quoting import shortened
 
@@ -83,9 +83,7 @@ class MemoryBudget:
             # The stream keeps its error, and the error keeps the frames of the waiter, which keep
             # the stream. The garbage collector runs seldom and would free this cycle late.
             error.__traceback__ = None
-            raise HttpRefusedError(
-                HTTPStatus.BAD_REQUEST, f"the body is cut short after {len(body)} bytes"
-            ) from None
+            raise bad_request(f"the body is cut short after {len(body)} bytes") from None
 
     @contextmanager
     def _holding(self) -> Iterator[MemoryLease]:

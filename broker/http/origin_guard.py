@@ -59,11 +59,6 @@ class OriginGuard:
     async def refuse_foreign(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Raises :class:`~broker.http.errors.HttpRefusedError` for a request that must not be
         answered."""
-        self.check(request)
-        return await handler(request)
-
-    def check(self, request: web.Request) -> None:
-        """See :meth:`refuse_foreign`."""
         named = self._check_host(request)
         origin = _only(request, hdrs.ORIGIN)
         if origin is not None and not _is_same(origin, named):
@@ -80,6 +75,7 @@ class OriginGuard:
                 f"Content-Type is {request.content_type}; "
                 "a page must send its body as application/json",
             )
+        return await handler(request)
 
     def _check_host(self, request: web.Request) -> _Authority:
         """The name and port of this node in the request."""
@@ -108,8 +104,8 @@ class OriginGuard:
         return address.is_loopback or host == _local_host(request)
 
 
-def protect(response: web.StreamResponse) -> None:
-    """Tells browsers to hide the answer from other pages."""
+async def protect(_request: web.Request, response: web.StreamResponse) -> None:
+    """Tells browsers to hide the answer from other pages. For ``on_response_prepare``."""
     response.headers.update(_PROTECTION)
 
 

@@ -146,7 +146,7 @@ class HttpServer:
             client_max_size=memory.body_size_max,
         )
         app[MEMORY] = memory
-        app.on_response_prepare.append(_protect)
+        app.on_response_prepare.append(protect)
         cluster = ClusterHandler(self._context)
         produce = ProduceHandler(self._context, self._forwarder, self._limits)
         console = ConsoleRoutes(self._context, cluster, self._history)
@@ -288,7 +288,3 @@ async def _description(_request: web.Request) -> web.Response:
 @cache
 def _description_bytes() -> bytes:
     return Path(__file__).with_name("openapi.yaml").read_bytes()
-
-
-async def _protect(_request: web.Request, response: web.StreamResponse) -> None:
-    protect(response)

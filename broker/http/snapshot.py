@@ -19,7 +19,7 @@ from aiohttp import web
 
 from broker.config.node_config import NodeConfig
 from broker.context import BrokerContext
-from broker.http.errors import HttpRefusedError, json_response
+from broker.http.errors import HttpRefusedError, bad_request, json_response
 from broker.http.json_body import decode_json
 from broker.http.memory_budget import MEMORY
 from broker.limits import HttpLimits
@@ -135,9 +135,7 @@ def _directory(body: bytearray) -> str | None:
     if isinstance(document, dict) and document.keys() == {"directory"}:
         directory = document["directory"]
     if not isinstance(directory, str) or not directory:
-        raise HttpRefusedError(
-            HTTPStatus.BAD_REQUEST, 'the body must be {"directory": "/absolute/path"} or {}'
-        )
+        raise bad_request('the body must be {"directory": "/absolute/path"} or {}')
     return directory
 
 

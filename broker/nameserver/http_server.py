@@ -66,7 +66,7 @@ class NameServerHttp:
                 *([] if self._access is None else [HttpAccess(self._access).check]),
             ],
         )
-        app.on_response_prepare.append(_protect)
+        app.on_response_prepare.append(protect)
         app.add_routes(
             [
                 web.get("/metrics", self._metrics),
@@ -105,7 +105,3 @@ class NameServerHttp:
         }
         for reading in port_readings(ports):
             yield reading
-
-
-async def _protect(_request: web.Request, response: web.StreamResponse) -> None:
-    protect(response)
