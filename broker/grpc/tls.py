@@ -8,7 +8,6 @@ certificates are read again.
 from __future__ import annotations
 
 import logging
-import os
 from typing import NamedTuple
 
 import grpc
@@ -17,7 +16,7 @@ from broker.config.security_config import ENFORCING, PERMISSIVE, SecurityConfig
 from broker.config.setting_checks import ConfigError
 from broker.security.port_tls import PortTls, port_tls
 from broker.system.bounded_file_read import read_bounded
-from dledger.wire.tls_contexts import TlsFiles, TlsFilesError
+from dledger.wire.tls_contexts import TlsFiles, TlsFilesError, stamps_of
 
 log = logging.getLogger("dledger.tls")
 
@@ -58,18 +57,18 @@ def _credentials(security: SecurityConfig, name: str) -> grpc.ServerCredentials:
         first = _read(paths)
     except OSError as error:
         raise ConfigError(f"{error.filename}: {error.strerror}") from error
-    known = [(_stamps(paths), first)]
+    known = [(stamps_of(paths), first)]
 
     def current() -> grpc.ServerCertificateConfiguration:
         stamps, usable = known[0]
-        if stamps != _stamps(paths):
+        if stamps != stamps_of(paths):
             try:
                 usable = _read(paths)
             except OSError as error:
                 log.error(
                     "%s: %s; the old certificate stays in use", error.filename, error.strerror
                 )
-            known[0] = (_stamps(paths), usable)
+            known[0] = (stamps_of(paths), usable)
         return usable
 
     return grpc.dynamic_ssl_server_credentials(first, current)
@@ -78,14 +77,3 @@ def _credentials(security: SecurityConfig, name: str) -> grpc.ServerCredentials:
 def _read(paths: tuple[str, str]) -> grpc.ServerCertificateConfiguration:
     key, certificate = (read_bounded(path, PEM_BYTES_MAX) for path in paths)
     return grpc.ssl_server_certificate_configuration([(key, certificate)])
-
-
-def _stamps(paths: tuple[str, str]) -> tuple[tuple[int, int], ...]:
-    stamps = []
-    for path in paths:
-        try:
-            found = os.stat(path)
-            stamps.append((found.st_mtime_ns, found.st_ino))
-        except OSError:
-            stamps.append((0, 0))
-    return tuple(stamps)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import ssl
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -32,6 +33,18 @@ class TlsFiles:
 
 
 _Stamps: TypeAlias = tuple[tuple[int, int], ...]
+
+
+def stamps_of(paths: Iterable[str]) -> _Stamps:
+    """Times and inodes of files; zeros for one that is not there."""
+    stamps = []
+    for path in paths:
+        try:
+            found = os.stat(path)
+            stamps.append((found.st_mtime_ns, found.st_ino))
+        except OSError:
+            stamps.append((0, 0))
+    return tuple(stamps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +72,8 @@ class TlsContexts:
         self._clients_optional = clients_optional
         self._minimum = minimum
         self._refused: _Stamps = ()  # of files that could not be used
-        self._contexts = self._read(self._stamps())
+        self._paths = (files.ca, files.certificate, files.key)
+        self._contexts = self._read(stamps_of(self._paths))
 
     def server_context(self) -> ssl.SSLContext:
         """For a connection that is accepted now."""
@@ -70,7 +84,7 @@ class TlsContexts:
         return self._fresh().client
 
     def _fresh(self) -> _Contexts:
-        stamps = self._stamps()
+        stamps = stamps_of(self._paths)
         if stamps not in (self._contexts.stamps, self._refused):
             try:
                 self._contexts = self._read(stamps)
@@ -79,17 +93,6 @@ class TlsContexts:
                 self._refused = stamps
                 log.error("%s; what was read before stays in use", error)
         return self._contexts
-
-    def _stamps(self) -> _Stamps:
-        """Times and inodes of the files; zeros for one that is not there."""
-        stamps = []
-        for path in (self._files.ca, self._files.certificate, self._files.key):
-            try:
-                found = os.stat(path)
-                stamps.append((found.st_mtime_ns, found.st_ino))
-            except OSError:
-                stamps.append((0, 0))
-        return tuple(stamps)
 
     def _read(self, stamps: _Stamps) -> _Contexts:
         server = self._context(ssl.PROTOCOL_TLS_SERVER)
