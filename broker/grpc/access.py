@@ -25,7 +25,6 @@ _AUTHORIZATION = re.compile(
     r"MQv2-HMAC-SHA1\s+Credential=([^,/\s]*)[^,]*,\s*SignedHeaders=x-mq-date-time,"
     r"\s*Signature=([0-9a-fA-F]*)\s*"
 )
-_NOT_SIGNED = "the call is not signed: it has no access key"
 
 
 class GrpcAccess:

@@ -10,6 +10,9 @@ from broker.remoting.protocol.addresses import NO_HOST, host_bytes
 from broker.security.authorize import EVERYBODY, Caller
 from dledger.wire.endpoint import Endpoint, EndpointError
 
+TELEMETRY = "Telemetry"
+"""The method of a client's stream, and of its commands that brokers forward."""
+
 
 @dataclass(frozen=True, slots=True)
 class Call:

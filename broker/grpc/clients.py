@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError
 from broker.context import BrokerContext
 from broker.errors import AccessDeniedError, QuotaExceededError
 from broker.filter.subscription import SQL_TYPE, TAG_TYPE, Subscription
-from broker.grpc.call import Call, name_of
+from broker.grpc.call import TELEMETRY, Call, name_of
 from broker.grpc.protocol.definition_pb2 import FilterType, Language, Settings
 from broker.grpc.protocol.service_pb2 import TelemetryCommand
 from broker.grpc.remote_client import RemoteClient
@@ -244,7 +244,7 @@ class Clients:
         appeared in time."""
         if command == GOODBYE and session.call.client_id in self._sessions:
             return  # the client has opened another stream meanwhile
-        call = Call("Telemetry", session.call.metadata, session.call.client)
+        call = Call(TELEMETRY, session.call.metadata, session.call.client)
         await self._to_leader(call, command)
 
     def tell(self, session: Session, command: bytes) -> None:

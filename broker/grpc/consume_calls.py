@@ -86,14 +86,10 @@ class ConsumeCalls:
             invisible_ms = int(GRPC.renewed_seconds * 1000)
         else:
             invisible_ms = _millis(request.invisible_duration)
-        seconds = _millis(request.long_polling_timeout) / 1000
-        if seconds < 0:
-            raise BadCallError(Code.ILLEGAL_POLLING_TIME, f"the polling time is {seconds} s")
-        if not request.HasField("long_polling_timeout"):
-            seconds = GRPC.long_poll_seconds
-        if call.seconds is not None:
-            seconds = min(seconds, max(call.seconds - ANSWER_SECONDS, 0.0))
-        seconds = min(seconds, CONSUME.long_poll_seconds_max)
+        if request.HasField("long_polling_timeout"):
+            seconds = polling_seconds(call, _millis(request.long_polling_timeout) / 1000)
+        else:
+            seconds = polling_seconds(call, GRPC.long_poll_seconds)
         return PopRequest(
             group=group,
             topic=topic,
@@ -185,6 +181,16 @@ def checked_group(group: Resource, topic: Resource) -> str:
     check_topic_name(name_of(topic))
     check_group_name(name_of(group))
     return name_of(group)
+
+
+def polling_seconds(call: Call, seconds: float) -> float:
+    """How long a call that asks for ``seconds`` may wait for messages. Raises
+    :class:`~broker.grpc.statuses.BadCallError`."""
+    if seconds < 0:
+        raise BadCallError(Code.ILLEGAL_POLLING_TIME, f"the polling time is {seconds} s")
+    if call.seconds is not None:
+        seconds = min(seconds, max(call.seconds - ANSWER_SECONDS, 0.0))
+    return min(seconds, CONSUME.long_poll_seconds_max)
 
 
 def _millis(duration: Duration) -> int:

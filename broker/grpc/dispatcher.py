@@ -12,7 +12,7 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from google.protobuf.message import DecodeError, Message
 
@@ -57,30 +57,25 @@ class Method:
     """Whether the call is idempotent, so that it is retried if its outcome is unknown."""
 
 
-class Forwarding(Protocol):
-    """The part of :class:`~broker.grpc.forwarding.GrpcForwarder` that is used here."""
-
-    async def forward(self, call: Call, body: bytes) -> Sequence[bytes] | None: ...
-
-
 class Dispatcher:
     """Serves the calls of one broker."""
 
     def __init__(  # noqa: PLR0917 - its parts, each once
         self,
         methods: Mapping[str, Method],
-        forwarder: Forwarding,
+        forward: Callable[[Call, bytes], Awaitable[Sequence[bytes] | None]],
         leader_wait: LeaderWait,
         access: GrpcAccess | None,
         state_is_wrong: Callable[[], bool],
         refusals: Counter[str],
         limits: GrpcLimits = GRPC,
     ) -> None:
-        """``state_is_wrong``: whether this node's state differs from its group's. ``refusals``
+        """``forward``: see :meth:`~broker.grpc.forwarding.GrpcForwarder.forward`.
+        ``state_is_wrong``: whether this node's state differs from its group's. ``refusals``
         counts refusals by reason."""
         self.methods = methods
         self.refusals = refusals
-        self._forwarder = forwarder
+        self._forward = forward
         self._leader_wait = leader_wait
         self._access = access
         self._state_is_wrong = state_is_wrong
@@ -120,7 +115,7 @@ class Dispatcher:
             return [each.SerializeToString() for each in await method.handler(call, request)]
 
         async def forward(_refusal: Exception) -> Sequence[bytes] | None:
-            return await self._forwarder.forward(call, body)
+            return await self._forward(call, body)
 
         repeats = REPEATS_MAX if method.repeatable and not call.forwarded else 0
         while True:

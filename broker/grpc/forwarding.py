@@ -19,7 +19,7 @@ from typing import Any
 import orjson
 
 from broker.errors import NOT_HERE
-from broker.grpc.call import Call
+from broker.grpc.call import TELEMETRY, Call
 from broker.grpc.dispatcher import Dispatcher
 from broker.grpc.statuses import ANSWERED, NoAnswerError
 from broker.limits import FORWARDING
@@ -167,9 +167,6 @@ class ForwardedCalls:
             return
         parts = [part for each in answers for part in (_SIZE.pack(len(each)), each)]
         connection.respond(request, body=(b"".join(parts),))
-
-
-TELEMETRY = "Telemetry"
 
 
 def _pack(call: Call) -> str:

@@ -18,7 +18,7 @@ from broker.delivery.fetch import Fetched, FetchRequest, fetch_limits
 from broker.filter.subscription import ALL
 from broker.grpc.access import consumes
 from broker.grpc.call import Call, name_of
-from broker.grpc.consume_calls import ANSWER_SECONDS, checked_group, expression_type
+from broker.grpc.consume_calls import checked_group, expression_type, polling_seconds
 from broker.grpc.protocol.definition_pb2 import Code, MessageQueue, QueryOffsetPolicy
 from broker.grpc.protocol.service_pb2 import (
     GetOffsetRequest,
@@ -87,11 +87,7 @@ class OffsetCalls:
         group = checked_group(request.group, queue.topic)
         if request.offset < 0:
             raise BadCallError(Code.ILLEGAL_OFFSET, f"the offset is {request.offset}")
-        seconds = request.long_polling_timeout.ToMilliseconds() / 1000
-        if seconds < 0:
-            raise BadCallError(Code.ILLEGAL_POLLING_TIME, f"the polling time is {seconds} s")
-        if call.seconds is not None:
-            seconds = min(seconds, max(call.seconds - ANSWER_SECONDS, 0.0))
+        asked_ms = request.long_polling_timeout.ToMilliseconds()
         expression = request.filter_expression
         wanted = FetchRequest(
             name_of(queue.topic),
@@ -101,7 +97,7 @@ class OffsetCalls:
             group=group,
             expression=expression.expression or ALL,
             expression_type=expression_type(expression),
-            hold_seconds=seconds,
+            hold_seconds=polling_seconds(call, asked_ms / 1000),
         )
         fetched = await self._fetched(wanted)
         records = [record for part in fetched.parts for record in iter_records(part)]

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 import grpc
 
-from broker.grpc.call import Call
+from broker.grpc.call import TELEMETRY, Call
 from broker.grpc.relay import LOOPBACK, Relay
 from broker.grpc.service import GrpcService
 from broker.grpc.telemetry import Telemetry
@@ -22,7 +22,6 @@ from broker.limits import GRPC
 from dledger.wire.endpoint import Endpoint
 
 SERVICE = "apache.rocketmq.v2.MessagingService"
-TELEMETRY = "Telemetry"
 STOP_SECONDS = 0.2
 """Pace: how long calls in progress may take when the port closes."""
 
@@ -51,11 +50,6 @@ class GrpcPort:
         if tls.mixed is not None:
             self._relay = Relay(service.loop, tls.mixed, endpoint, GRPC)
         self._server: Any = None
-
-    @property
-    def streams(self) -> int:
-        """The number of Telemetry streams."""
-        return self._telemetry.streams
 
     async def start(self) -> None:
         """Listens. Raises ``OSError`` if the port is taken."""

@@ -58,7 +58,7 @@ class GrpcService:
         access = None if context.access is None else GrpcAccess(context.access)
         self.dispatcher = Dispatcher(
             methods,
-            self.forwarder,
+            self.forwarder.forward,
             self._leader_wait,
             access,
             lambda: bool(context.node.state_divergence.wrong),
