@@ -316,7 +316,7 @@ def read_registration(request: Frame) -> Registration:
                 f"it has {len(names)} {kind}, at most {NAMESERVER.members_max} are allowed"
             )
         for name in names:
-            _check_size(kind, name)
+            _checked(name, kind)
     return Registration(
         cluster=_name(request, "clusterName"),
         broker_name=_name(request, "brokerName"),
@@ -346,15 +346,11 @@ def _name(request: Frame, field: str) -> str:
 
 
 def _checked(name: str, kind: str) -> str:
-    _check_size(kind, name)
-    return name
-
-
-def _check_size(kind: str, name: str) -> None:
     if len(name) > NAMESERVER.name_size_max:
         raise FieldError(
             f"{kind} has {len(name)} characters, at most {NAMESERVER.name_size_max} are allowed"
         )
+    return name
 
 
 def _quotes_keys(request: Frame) -> bool:

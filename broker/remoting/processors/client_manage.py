@@ -47,7 +47,7 @@ class ClientManageProcessor:
         client_id = body.get("clientID")
         if type(client_id) is not str or not client_id:
             raise FieldError(f"the heartbeat has no clientID: {quoted(client_id)}")
-        _check_size("the clientID", client_id)
+        check_size("the clientID", client_id)
         caller = caller_of(request)
         client = Client(
             *(client_id, request.language, request.version, self._clients.now()),
@@ -175,7 +175,7 @@ def _group_name(data: Mapping[str, Any]) -> str:
     group = data.get("groupName")
     if type(group) is not str or not group:
         raise FieldError(f"a group has no name: {quoted(group)}")
-    _check_size("the name of a group", group)
+    check_size("the name of a group", group)
     return group
 
 
@@ -207,11 +207,12 @@ def _subscriptions(data: Mapping[str, Any]) -> list[Subscription]:
     except ValueError as error:
         raise FieldError(str(error)) from None
     for subscription in subscriptions:
-        _check_size("a topic that is subscribed to", subscription.topic)
+        check_size("a topic that is subscribed to", subscription.topic)
     return subscriptions
 
 
-def _check_size(kind: str, name: str) -> None:
+def check_size(kind: str, name: str) -> None:
+    """Raises :class:`~broker.remoting.protocol.errors.FieldError` for a name that is too long."""
     if len(name) > CLIENTS.name_size_max:
         raise FieldError(
             f"{kind} has {len(name)} characters, at most {CLIENTS.name_size_max} are allowed"

@@ -7,8 +7,9 @@ from typing import Any
 
 from broker.context import BrokerContext
 from broker.delivery.queue_locks import LockedQueue
-from broker.limits import BODY_LIMITS, CLIENTS
+from broker.limits import BODY_LIMITS
 from broker.remoting.connection import Connection
+from broker.remoting.processors.client_manage import check_size
 from broker.remoting.processors.json_body import json_object, objects_of, text_of
 from broker.remoting.protocol.errors import FieldError
 from broker.remoting.protocol.frame import Frame
@@ -47,11 +48,7 @@ class LockProcessor:
         group = text_of(body, "consumerGroup")
         check_group_name(group)
         client_id = text_of(body, "clientId")
-        if len(client_id) > CLIENTS.name_size_max:
-            raise FieldError(
-                f"clientId has {len(client_id)} characters, at most {CLIENTS.name_size_max} "
-                "are allowed"
-            )
+        check_size("clientId", client_id)
         return group, client_id, queues
 
 

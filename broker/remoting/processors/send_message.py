@@ -33,27 +33,15 @@ from broker.remoting.protocol.header_templates import TemplatedFrame
 from broker.scheduled.recall_handle import RecallHandle
 from dledger.errors import ProposeError
 
-STORED = SuccessAnswer(
-    {
-        "msgId": "%b",
-        "queueId": "%d",
-        "queueOffset": "%d",
-        "MSG_REGION": "DefaultRegion",
-        "TRACE_ON": "true",
-    }
-)
-
-
-STORED_TIMED = SuccessAnswer(
-    {
-        "msgId": "%b",
-        "queueId": "%d",
-        "queueOffset": "%d",
-        "MSG_REGION": "DefaultRegion",
-        "TRACE_ON": "true",
-        "recallHandle": "%b",
-    }
-)
+_STORED_FIELDS = {
+    "msgId": "%b",
+    "queueId": "%d",
+    "queueOffset": "%d",
+    "MSG_REGION": "DefaultRegion",
+    "TRACE_ON": "true",
+}
+STORED = SuccessAnswer(_STORED_FIELDS)
+STORED_TIMED = SuccessAnswer({**_STORED_FIELDS, "recallHandle": "%b"})
 
 
 class SendMessageProcessor:
