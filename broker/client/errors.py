@@ -10,12 +10,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from broker.remoting.protocol.codes import ResponseCode, refusal_words
-from broker.remoting.protocol.errors import (
-    CallError,
-    ClientClosedError,
-    ConnectFailedError,
-    TooManyRequestsError,
-)
+from broker.remoting.protocol.errors import CallError, ClientClosedError
 from broker.remoting.protocol.frame import Frame
 
 UNAVAILABLE_CODES = frozenset(
@@ -199,6 +194,6 @@ def outcome_unknown(failure: Failure) -> bool:
     """
     if isinstance(failure, RefusedError):
         return failure.code in _OUTCOME_UNKNOWN_CODES and not isinstance(failure, AccessDeniedError)
-    return isinstance(failure, CallError) and not isinstance(
-        failure, ConnectFailedError | TooManyRequestsError | ClientClosedError
-    )
+    if isinstance(failure, ClientClosedError):
+        return False
+    return isinstance(failure, CallError) and failure.was_sent

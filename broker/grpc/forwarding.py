@@ -31,13 +31,7 @@ from broker.remoting.protocol.codes import (
     RequestCode,
     ResponseCode,
 )
-from broker.remoting.protocol.errors import (
-    CallError,
-    ConnectFailedError,
-    FieldError,
-    RequestError,
-    TooManyRequestsError,
-)
+from broker.remoting.protocol.errors import CallError, FieldError, RequestError
 from broker.remoting.protocol.ext_fields import ext_str
 from broker.remoting.protocol.frame import Frame
 from broker.security.credentials import NO_SECURITY, ClientSecurity
@@ -80,13 +74,6 @@ class GrpcForwarder:
         address = self._leader_address()
         if address is None or address == self._own_address:
             return None
-        return await self._ask(address, call, body)
-
-    async def close(self) -> None:
-        """Closes the connections. The outcome of forwarded calls is unknown."""
-        await self._client.close()
-
-    async def _ask(self, address: str, call: Call, body: bytes) -> Sequence[bytes] | None:
         seconds = FORWARDING.answer_seconds
         if call.seconds is not None:
             seconds = max(call.seconds + MARGIN_SECONDS, seconds)
@@ -95,15 +82,19 @@ class GrpcForwarder:
             answer = await self._client.invoke(
                 address, RequestCode.FORWARD_GRPC, {CALL: _pack(call)}, (body,), timeout=seconds
             )
-        except (ConnectFailedError, TooManyRequestsError):
-            return None
         except CallError as error:
+            if not error.was_sent:
+                return None
             raise NoAnswerError(error) from error
         if answer.ext.get(OUTCOME) == OUTCOME_NOT_LEADER:
             return None
         if answer.code != ResponseCode.SUCCESS:
             raise NoAnswerError(answer.remark)
         return _unpack_answers(answer.body)
+
+    async def close(self) -> None:
+        """Closes the connections. The outcome of forwarded calls is unknown."""
+        await self._client.close()
 
 
 class ForwardedCalls:

@@ -30,10 +30,8 @@ from broker.remoting.protocol.codes import FLAG_RESPONSE, RequestCode, ResponseC
 from broker.remoting.protocol.errors import (
     CallError,
     ClientNotOnlineError,
-    ConnectFailedError,
     FieldError,
     RequestError,
-    TooManyRequestsError,
 )
 from broker.remoting.protocol.ext_fields import INT32_MAX, ext_int, ext_str
 from broker.remoting.protocol.frame import ExtValue, Frame
@@ -168,8 +166,8 @@ class _Search:
         passed_on = None if answer is None else _answer_of_client(answer)
         if passed_on is not None:
             self._end(passed_on, None)
-        elif not isinstance(failure, ConnectFailedError | TooManyRequestsError):
-            self._failure = failure or self._failure
+        elif failure is not None and failure.was_sent:
+            self._failure = failure
         if self._waits_for == 0:
             self.end()
 

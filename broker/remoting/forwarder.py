@@ -37,11 +37,7 @@ from broker.remoting.protocol.codes import (
     RequestCode,
     ResponseCode,
 )
-from broker.remoting.protocol.errors import (
-    CallError,
-    ConnectFailedError,
-    TooManyRequestsError,
-)
+from broker.remoting.protocol.errors import CallError
 from broker.remoting.protocol.frame import Frame
 from broker.security.credentials import NO_SECURITY, ClientSecurity
 
@@ -174,7 +170,7 @@ class Forwarder:
             self._leader_wait.answered()
             ext = cast("Mapping[str, str]", {**answer.ext, LEADER: address})
             connection.respond(request, answer.code, answer.remark, ext, (answer.body,))
-        elif answer is None and not isinstance(failure, ConnectFailedError | TooManyRequestsError):
+        elif failure is not None and failure.was_sent:
             connection.respond(
                 request,
                 ResponseCode.SERVICE_NOT_AVAILABLE,

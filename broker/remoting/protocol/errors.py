@@ -67,12 +67,11 @@ be mistaken for a bad request."""
 
 
 class CallError(RemotingError):
-    """A request got no answer. ``retriable``: whether a retry can succeed.
-
-    Whether the peer carried it out is unknown unless the class says otherwise.
-    """
+    """A request got no answer. ``retriable``: whether a retry can succeed. ``was_sent``: whether it
+    may have left, so that the peer may have carried it out."""
 
     retriable = True
+    was_sent = True
 
     def __init__(self, address: str, reason: str) -> None:
         self.address = address
@@ -80,7 +79,9 @@ class CallError(RemotingError):
 
 
 class ConnectFailedError(CallError):
-    """No connection could be made, so the request was never sent."""
+    """No connection could be made."""
+
+    was_sent = False
 
 
 class ConnectionLostError(CallError):
@@ -92,11 +93,15 @@ class RequestTimeoutError(CallError):
 
 
 class TooManyRequestsError(CallError):
-    """Too many requests wait on the connection already; this one was not sent."""
+    """Too many requests wait on the connection already."""
+
+    was_sent = False
 
 
 class ClientNotOnlineError(CallError):
-    """No member of the group has that client, so the request was never sent to it."""
+    """No member of the group has that client."""
+
+    was_sent = False
 
     def __init__(self, client_id: str) -> None:
         super().__init__(shortened(client_id), "the client is not online")
