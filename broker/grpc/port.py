@@ -6,19 +6,22 @@ request gets a status, not an error of the transport.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
 import grpc
 
+from broker.context import BrokerContext
 from broker.grpc.call import TELEMETRY, Call
 from broker.grpc.relay import LOOPBACK, Relay
 from broker.grpc.service import GrpcService
 from broker.grpc.telemetry import Telemetry
-from broker.grpc.tls import NO_TLS, GrpcTls
+from broker.grpc.tls import GrpcTls
 from broker.limits import GRPC
+from broker.remoting.connection import Handler
+from broker.security.credentials import ClientSecurity
 from dledger.wire.endpoint import Endpoint
 
 SERVICE = "apache.rocketmq.v2.MessagingService"
@@ -30,26 +33,40 @@ _Context: TypeAlias = Any  # grpc.aio.ServicerContext, which grpc-stubs does not
 
 
 class GrpcPort:
-    """Listens, from :meth:`start` to :meth:`stop`."""
+    """gRPC as one of the wires of a broker (see :class:`~broker.server.environment.Wire`)."""
 
     def __init__(
         self,
-        service: GrpcService,
-        telemetry: Telemetry,
         endpoint: Endpoint,
-        message_size_max: int,
-        tls: GrpcTls = NO_TLS,
+        tls: GrpcTls,
+        context: BrokerContext,
+        leader_address: Callable[[], str | None],
+        security: ClientSecurity,
     ) -> None:
-        """``message_size_max``: the most bytes of a message's body."""
-        self._service = service
-        self._telemetry = telemetry
+        """See :class:`~broker.grpc.service.GrpcService`."""
+        self._service = service = GrpcService(context, leader_address, security)
+        self._telemetry = Telemetry(context, service.dispatcher, service.clients)
         self._endpoint = endpoint
-        self._size_max = message_size_max
+        self._size_max = context.config.max_message_size
         self._credentials = tls.credentials
-        self._relay: Relay | None = None
-        if tls.mixed is not None:
-            self._relay = Relay(service.loop, tls.mixed, endpoint, GRPC)
+        self._relay = None if tls.mixed is None else Relay(context.loop, tls.mixed, endpoint)
         self._server: Any = None
+        self.handlers: Mapping[int, Handler] = service.handlers
+        self.refusals: Mapping[str, int] = service.dispatcher.refusals
+        self.leadership_changed = service.leadership_changed
+        self.leave = service.leave
+
+    def connections(self) -> int:
+        """The number of Telemetry streams; grpcio does not show its connections."""
+        return self._telemetry.streams
+
+    def has_clients(self) -> bool:
+        """Whether a client may still call this leaving broker."""
+        return self._service.clients.staying
+
+    def forwarded(self) -> int:
+        """The number of forwarded calls."""
+        return self._service.forwarder.forwarded
 
     async def start(self) -> None:
         """Listens. Raises ``OSError`` if the port is taken."""
@@ -70,12 +87,13 @@ class GrpcPort:
             await self._relay.start(port)
 
     async def stop(self) -> None:
-        """Closes the port and the connections."""
+        """Closes the port, and the connections to other servers."""
         if self._server is not None:
             server, self._server = self._server, None
             await server.stop(STOP_SECONDS)
         if self._relay is not None:
             self._relay.close()
+        await self._service.close()
 
     def _options(self) -> list[tuple[str, int]]:
         ping_ms = int(GRPC.ping_seconds * 1000)

@@ -37,7 +37,7 @@ class GrpcService:
     ) -> None:
         """``leader_address`` gives the leader's address as ``host:port``, None while no leader is
         known. ``security`` shows other brokers that this one belongs to the cluster."""
-        self.loop = loop = context.loop
+        loop = context.loop
         self._context = context
         self.routes = Routes(context, security)
         self.leader_clients = LeaderClients(context)

@@ -33,16 +33,13 @@ class GrpcTls(NamedTuple):
     """The TLS of a relay, which accepts both kinds."""
 
 
-NO_TLS = GrpcTls()
-
-
 def grpc_tls(security: SecurityConfig, name: str) -> GrpcTls:
     """The TLS by the settings. Raises :class:`~broker.config.setting_checks.ConfigError` with the
     file."""
     if security.tls == ENFORCING:
         return GrpcTls(credentials=_credentials(security, name))
     if security.tls != PERMISSIVE:
-        return NO_TLS
+        return GrpcTls()
     files = security.files
     own = TlsFiles(files.ca, files.certificate(name), files.key(name))
     try:

@@ -120,10 +120,10 @@ def _grpc(
     if endpoint is None:
         return None
     # grpcio takes 0.1 s to import, and a node without that port does not need it.
+    from broker.grpc.port import GrpcPort  # noqa: PLC0415 - see above
     from broker.grpc.tls import grpc_tls  # noqa: PLC0415 - see above
-    from broker.grpc.wire import GrpcWire  # noqa: PLC0415 - see above
 
-    return partial(GrpcWire, endpoint, grpc_tls(config.security, config.name))
+    return partial(GrpcPort, endpoint, grpc_tls(config.security, config.name))
 
 
 def _flows(

@@ -14,9 +14,9 @@ from broker.grpc.port import GrpcPort
 from broker.grpc.protocol import service_pb2 as pb
 from broker.grpc.protocol.definition_pb2 import Code
 from broker.grpc.relay import Relay, _FromClient, _ToGrpc
-from broker.grpc.telemetry import Telemetry
 from broker.grpc.tls import GrpcTls
 from broker.remoting.protocol.codes import RequestCode
+from broker.security.credentials import NO_SECURITY
 from broker.security.port_tls import PortTls
 from dledger.wire.endpoint import Endpoint
 from tests.broker.grpc.single_service import message, service_of
@@ -119,7 +119,6 @@ async def test_whoever_the_relay_does_not_know_is_not_taken_for_this_machine(
         await broker.create_topic("orders", queues=1)
         change = RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG
         assert (await broker.ask(change, {"globalWhiteAddrs": "127.0.0.1"})).code == 0
-        telemetry = Telemetry(service.context, service.service.dispatcher, service.service.clients)
         body = pb.SendMessageRequest(messages=[message()]).SerializeToString()
         context = SimpleNamespace(
             invocation_metadata=tuple,
@@ -128,7 +127,7 @@ async def test_whoever_the_relay_does_not_know_is_not_taken_for_this_machine(
         )
         codes = []
         for tls in (GrpcTls(), GrpcTls(mixed=MIXED)):
-            port = GrpcPort(service.service, telemetry, ENDPOINT, 1 << 20, tls)
+            port = GrpcPort(ENDPOINT, tls, service.context, lambda: None, NO_SECURITY)
             call = port._call("SendMessage", context)
             (answer,) = await service.service.dispatcher.serve(call, body)
             codes.append(pb.SendMessageResponse.FromString(answer).status.code)
