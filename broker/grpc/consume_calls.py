@@ -22,8 +22,12 @@ from broker.grpc.protocol.service_pb2 import (
     ChangeInvisibleDurationResponse,
     ForwardMessageToDeadLetterQueueRequest,
     ForwardMessageToDeadLetterQueueResponse,
+    GetOffsetRequest,
+    PullMessageRequest,
+    QueryAssignmentRequest,
     ReceiveMessageRequest,
     ReceiveMessageResponse,
+    UpdateOffsetRequest,
 )
 from broker.grpc.renewals import Renewals
 from broker.grpc.sent_messages import message_of, timestamp
@@ -157,17 +161,20 @@ class ConsumeCalls:
         return [ForwardMessageToDeadLetterQueueResponse(status=_RECEIPTS[result.status])]
 
 
-def receive_access(request: ReceiveMessageRequest) -> Iterable[Access]:
-    """The permissions that a member of the group needs."""
+def queue_access(
+    request: ReceiveMessageRequest | PullMessageRequest | UpdateOffsetRequest | GetOffsetRequest,
+) -> Iterable[Access]:
+    """The permissions that a member of the group needs for the topic of a queue."""
     return consumes(request.group, request.message_queue.topic)
 
 
 def member_access(
     request: AckMessageRequest
     | ChangeInvisibleDurationRequest
-    | ForwardMessageToDeadLetterQueueRequest,
+    | ForwardMessageToDeadLetterQueueRequest
+    | QueryAssignmentRequest,
 ) -> Iterable[Access]:
-    """The same for calls about received messages."""
+    """The same for calls that name the topic."""
     return consumes(request.group, request.topic)
 
 

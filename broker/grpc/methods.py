@@ -7,13 +7,13 @@ from collections.abc import Mapping
 
 from broker.context import BrokerContext
 from broker.grpc.clients import Clients
-from broker.grpc.consume_calls import ConsumeCalls, member_access, receive_access
+from broker.grpc.consume_calls import ConsumeCalls, member_access, queue_access
 from broker.grpc.dispatcher import Method
-from broker.grpc.offset_calls import OffsetCalls, pull_access
+from broker.grpc.offset_calls import OffsetCalls
 from broker.grpc.presence_calls import PresenceCalls, heartbeat_access
 from broker.grpc.protocol import service_pb2 as pb
 from broker.grpc.renewals import Renewals
-from broker.grpc.route_calls import RouteCalls, assignment_access
+from broker.grpc.route_calls import RouteCalls
 from broker.grpc.routes import Routes
 from broker.grpc.send_calls import SendCalls, send_access, topic_access
 
@@ -38,7 +38,7 @@ def service_methods(
             pb.QueryAssignmentRequest,
             pb.QueryAssignmentResponse,
             route.assignment,
-            assignment_access,
+            member_access,
         ),
         "Heartbeat": Method(
             pb.HeartbeatRequest, pb.HeartbeatResponse, presence.heartbeat, heartbeat_access
@@ -66,7 +66,7 @@ def service_methods(
             pb.ReceiveMessageRequest,
             pb.ReceiveMessageResponse,
             consume.receive,
-            receive_access,
+            queue_access,
             streams=True,
             # Further messages of a retry become visible again after their invisible time.
             repeatable=True,
@@ -90,17 +90,17 @@ def service_methods(
             member_access,
         ),
         "PullMessage": Method(
-            pb.PullMessageRequest, pb.PullMessageResponse, offsets.pull, pull_access, streams=True
+            pb.PullMessageRequest, pb.PullMessageResponse, offsets.pull, queue_access, streams=True
         ),
         "UpdateOffset": Method(
             pb.UpdateOffsetRequest,
             pb.UpdateOffsetResponse,
             offsets.update,
-            pull_access,
+            queue_access,
             repeatable=True,
         ),
         "GetOffset": Method(
-            pb.GetOffsetRequest, pb.GetOffsetResponse, offsets.get, pull_access, repeatable=True
+            pb.GetOffsetRequest, pb.GetOffsetResponse, offsets.get, queue_access, repeatable=True
         ),
         "QueryOffset": Method(
             pb.QueryOffsetRequest, pb.QueryOffsetResponse, offsets.query, repeatable=True

@@ -8,7 +8,7 @@ RocketMQ 4 in another form. They are passed to its handlers
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from google.protobuf.message import Message as AnyMessage
@@ -16,7 +16,6 @@ from google.protobuf.message import Message as AnyMessage
 from broker.context import BrokerContext
 from broker.delivery.fetch import Fetched, FetchRequest, fetch_limits
 from broker.filter.subscription import ALL
-from broker.grpc.access import consumes
 from broker.grpc.call import Call, name_of
 from broker.grpc.consume_calls import checked_group, expression_type, polling_seconds
 from broker.grpc.protocol.definition_pb2 import Code, MessageQueue, QueryOffsetPolicy
@@ -39,7 +38,6 @@ from broker.remoting.processors.consumer_offsets import OffsetProcessor
 from broker.remoting.protocol.codes import OUTCOME, OUTCOME_NOT_LEADER, ResponseCode
 from broker.remoting.protocol.errors import RequestError
 from broker.remoting.protocol.frame import Frame
-from broker.security.authorize import Access
 from dledger.errors import NotServingError
 from dledger.settle import settle
 from store.io.filesystem import Bytes
@@ -171,13 +169,6 @@ class OffsetCalls:
             return await answer
         finally:
             self._context.delivery.cancel(fetch)
-
-
-def pull_access(
-    request: PullMessageRequest | UpdateOffsetRequest | GetOffsetRequest,
-) -> Iterable[Access]:
-    """What a member of the group needs."""
-    return consumes(request.group, request.message_queue.topic)
 
 
 def _queue(queue: MessageQueue) -> dict[str, str]:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 
 from google.protobuf.message import Message as AnyMessage
 
-from broker.grpc.access import consumes
 from broker.grpc.call import Call, name_of
 from broker.grpc.protocol.definition_pb2 import (
     Address,
@@ -30,7 +29,6 @@ from broker.grpc.protocol.service_pb2 import (
 from broker.grpc.routes import Routes, TopicRoute
 from broker.grpc.statuses import OK, BadCallError
 from broker.limits import STATE
-from broker.security.authorize import Access
 from broker.topics_and_groups import TopicConfig, check_group_name
 from dledger.wire.endpoint import Endpoint
 
@@ -93,11 +91,6 @@ class RouteCalls:
         """Only this node if it is one of them, because the client reaches it; otherwise the
         first."""
         return (self._own,) if self._own is not None and self._own in known else known[:1]
-
-
-def assignment_access(request: QueryAssignmentRequest) -> Iterable[Access]:
-    """The permissions that a member of the group needs."""
-    return consumes(request.group, request.topic)
 
 
 def message_types(topic: TopicConfig) -> Iterable[MessageType]:
