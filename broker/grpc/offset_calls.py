@@ -66,7 +66,7 @@ class _Caller(Connection):
         code: int = ResponseCode.SUCCESS,
         remark: str | None = None,
         ext: Mapping[str, str] | None = None,
-        _body: Sequence[Bytes] = (),
+        body: Sequence[Bytes] = (),  # noqa: ARG002 - the name is that of the base class
     ) -> None:
         if not self.answered.done():
             self.answered.set_result((code, remark or "", ext or {}))

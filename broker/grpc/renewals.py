@@ -142,7 +142,7 @@ class Renewals:
         now, due_ms = self._loop.time(), GRPC.renewed_seconds * 500
         due: dict[bool, list[Renewable]] = {True: [], False: []}
         for each in self._renewal.deliveries(key, working):
-            told = (key, each.offset, each.attempt)
+            told = (key, each.offset, each.delivery.attempt)
             end = self._ends.get(told, _UNKNOWN)
             is_due = each.left_ms <= due_ms
             if end == _UNKNOWN and (is_due or self._was_given(told)):

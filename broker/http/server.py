@@ -117,6 +117,7 @@ class HttpServer:
         self._stops = False
         self._loop_lag = EventLoopLag(context.loop, clock)
         self._forwarder = forwarder = HttpForwarder(context, self._leader)
+        self.leadership_changed = forwarder.leadership_changed
         own = PortFigures(
             lambda: self._port.connections, self._refusals, lambda: forwarder.forwarded
         )
@@ -182,10 +183,6 @@ class HttpServer:
     def runner(self) -> web.AppRunner:
         """The server of the application, without a port."""
         return runner_of(self.app(), self._limits)
-
-    def leadership_changed(self) -> None:
-        """Called at each change of leadership."""
-        self._forwarder.leadership_changed()
 
     async def start(self) -> None:
         """Listens. ``OSError`` if the port is taken."""

@@ -29,10 +29,6 @@ class Renewable(NamedTuple):
     delivery: PopDelivery
     left_ms: int
 
-    @property
-    def attempt(self) -> int:
-        return self.delivery.attempt
-
 
 class AutoRenewal:
     """Finds and renews these deliveries, on the leader."""

@@ -6,7 +6,7 @@ raise the errors, or get them later from a completion.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from broker.errors import (
     NOT_HERE,
@@ -91,12 +91,14 @@ def refuse(connection: Connection, request: Frame, error: Refusal) -> None:
     connection.respond(request, response_code_of(error), remark_of(error), ext)
 
 
-def respond_when_done(connection: Connection, request: Frame) -> Callable[[Refusal | None], None]:
-    """A completion that answers the request: without a body, or with the refusal."""
+def respond_when_done(
+    connection: Connection, request: Frame, body: Callable[[], Sequence[bytes]] = tuple
+) -> Callable[[Refusal | None], None]:
+    """A completion that answers the request: with ``body`` as it is then, or with the refusal."""
 
     def done(error: Refusal | None) -> None:
         if error is None:
-            connection.respond(request)
+            connection.respond(request, body=body())
         else:
             respond_refusal(connection, request, error)
 

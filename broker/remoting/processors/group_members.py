@@ -12,17 +12,17 @@ These codes are the project's own: RocketMQ's DLedger cannot change its members 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from broker.admin.group_members import members_json, parse_member
 from broker.config.node_config import NODE_NAME
 from broker.context import BrokerContext
 from broker.remoting.connection import Connection
-from broker.remoting.error_responses import respond_refusal
+from broker.remoting.error_responses import respond_when_done
 from broker.remoting.protocol.errors import FieldError
 from broker.remoting.protocol.ext_fields import ext_str
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.protocol.java_json import encode_json
-from dledger.errors import ProposeError
-from dledger.node.membership_changes import Done
 from dledger.wire.endpoint import EndpointError
 from store.quoting import quoted
 
@@ -35,14 +35,14 @@ class MemberProcessor:
 
     def members(self, connection: Connection, request: Frame) -> None:
         """Code 9001."""
-        connection.respond(request, body=(encode_json(members_json(self._context)),))
+        connection.respond(request, body=self._body())
 
     def change(self, connection: Connection, request: Frame) -> None:
         """Code 9002."""
         node = self._node(request)
         action = ext_str(request, "action")
         membership = self._context.node.membership
-        done = self._answer(connection, request)
+        done = respond_when_done(connection, request, self._body)
         try:
             if action == "add":
                 address = parse_member(
@@ -63,7 +63,8 @@ class MemberProcessor:
     def transfer(self, connection: Connection, request: Frame) -> None:
         """Code 9003."""
         node = self._node(request)
-        self._context.node.membership.transfer(node, self._answer(connection, request))
+        done = respond_when_done(connection, request, self._body)
+        self._context.node.membership.transfer(node, done)
 
     def _node(self, request: Frame) -> str:
         node = ext_str(request, "node")
@@ -71,11 +72,5 @@ class MemberProcessor:
             raise FieldError(f"node {quoted(node)} is not allowed; it may be n0, n1, n2 and so on")
         return node
 
-    def _answer(self, connection: Connection, request: Frame) -> Done:
-        def answer(error: ProposeError | None) -> None:
-            if error is None:
-                connection.respond(request, body=(encode_json(members_json(self._context)),))
-            else:
-                respond_refusal(connection, request, error)
-
-        return answer
+    def _body(self) -> Sequence[bytes]:
+        return (encode_json(members_json(self._context)),)
