@@ -37,15 +37,9 @@ class DeadLetters:
         self._rng = rng
 
     def bury(
-        self,
-        key: PopKey,
-        group: GroupConfig,
-        letter: Candidate,
-        attempts: int,
-        done: Completion | None = None,
+        self, key: PopKey, group: GroupConfig, letter: Candidate, done: Completion | None = None
     ) -> None:
-        """Ends the delivery of a message that was received ``attempts`` times, and stores it as a
-        dead letter.
+        """Ends the delivery of a message, and stores it as a dead letter.
 
         Raises one of :data:`~broker.errors.REFUSALS` or :class:`~store.errors.CorruptRecordError`;
         nothing changes then.
@@ -54,7 +48,7 @@ class DeadLetters:
         topic, place = retry_message(message, group, GIVE_UP, AS_THE_GROUP, self._rng)
         commands = missing_retry_topics(group, topic, self._batcher.topic, self._wall_clock())
         copy = republished(
-            message, place.topic, place.queue_id, place.properties, reconsume_times=attempts
+            message, place.topic, place.queue_id, place.properties, reconsume_times=letter.attempts
         )
         ends = PopAck(*key, pack_runs([letter.offset]))
         self._batcher.add_in_one_entry([copy], [*commands, ends], done)

@@ -290,10 +290,8 @@ class Pop:
         if again is None or pending is None or not records:
             return problem
         settings = batcher.group(group) or GroupConfig(group)
-        delivery = pending.queue.deliveries[known.offset]
-        letter = Candidate(known.offset, records[0], delivery)
-        bury = partial(self._dead_letters.bury, key, settings, letter, delivery.attempt)
-        committed = committing(bury)
+        letter = Candidate(known.offset, records[0], pending.queue.deliveries[known.offset])
+        committed = committing(partial(self._dead_letters.bury, key, settings, letter))
         self.held.wake(topic, group)
         await committed
         return ReceiptResult(ReceiptStatus.OK, handle)

@@ -46,6 +46,11 @@ class Candidate(NamedTuple):
     record: Bytes
     delivery: PopDelivery | None
 
+    @property
+    def attempts(self) -> int:
+        """How often it was received."""
+        return 0 if self.delivery is None else self.delivery.attempt
+
 
 @dataclass(slots=True)
 class ReceivableMessages:
@@ -162,8 +167,7 @@ class ReceivableMessageFinder:
     def _sort(search: Search, receivable: ReceivableMessages, each: Candidate, code: int) -> None:
         """Adds a message that was received before, or waited, to its part of the result."""
         codes, selector, _ = search.wanted
-        attempt = 0 if each.delivery is None else each.delivery.attempt
-        if attempt >= search.attempts_max:
+        if each.attempts >= search.attempts_max:
             receivable.exhausted.append(each)
         elif (codes is not None and code not in codes) or (
             selector is not None and not selector.matches(properties_of(each.record))

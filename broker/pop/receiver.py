@@ -292,9 +292,8 @@ class Receiver:
         look."""
         buried = False
         for each in receivable.exhausted:
-            attempts = 0 if each.delivery is None else each.delivery.attempt
             try:
-                self._dead_letters.bury(key, attempt.group, each, attempts)
+                self._dead_letters.bury(key, attempt.group, each)
                 buried = True
             except (*REFUSALS, StoreError) as error:
                 self._batcher.check_serving()

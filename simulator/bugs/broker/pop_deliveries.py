@@ -114,7 +114,6 @@ def exhausted_messages_dropped(patch: Patch) -> None:
         key: PopKey,
         _group: GroupConfig,
         letter: Any,
-        _attempts: int,
         done: Completion | None = None,
     ) -> None:
         runs = pack_runs([letter.offset])
