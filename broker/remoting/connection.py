@@ -40,7 +40,7 @@ UNPROVEN_SECONDS = 1.0
 client could reconnect to count as a light one."""
 
 UNLIMITED = RemotingLimits(turn_frames=sys.maxsize, turn_seconds=math.inf)
-"""The bytes that clients have not read yet."""
+"""For a client's end, whose turns are not limited."""
 
 Handler: TypeAlias = "Callable[[Connection, Frame], None]"
 """Takes a request. It answers at once or later, with ``connection.respond``, or raises

@@ -25,7 +25,7 @@ StartFrom: TypeAlias = Literal["earliest", "latest"] | int
 milliseconds."""
 
 BATCHES_AHEAD = 2
-"""The bytes of one queue that were pulled and not taken yet."""
+"""The most batches of one queue that were pulled and not taken yet."""
 
 EMPTY_PULL_SECONDS = 0.1
 """The least duration of a pull without messages, also if the broker does not hold it."""
