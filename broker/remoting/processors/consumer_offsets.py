@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 
 from broker.context import BrokerContext
@@ -53,35 +54,29 @@ class OffsetProcessor:
         if batcher.serving and batcher.offset(group, topic, queue_id) != known:
             # A client that commits one-way and then asks, as Java's do when a queue moves, expects
             # its own commit in the answer.
-            self._answer_behind_what_is_staged(answer)
+            with suppress(ProposeError):
+                batcher.add_barrier(answer)
         elif self._context.config.reads == "stale":
             answer(None)
         else:
             self._context.node.reads.add(answer)
 
-    def _answer_behind_what_is_staged(self, answer: Callable[[ProposeError | None], None]) -> None:
-        try:
-            self._context.batcher.add_barrier(answer)
-        except ProposeError as error:
-            answer(error)
-
     def _answer_offset(
-        self, connection: Connection, request: Frame, group: str, topic: str, queue_id: int
-    ) -> None:
-        try:
-            self._answer_known_offset(connection, request, group, topic, queue_id)
-        except StoreError as error:
-            log.warning("no answer to a query of a group's offset: %s", error, extra=FROM_OUTSIDE)
-
-    def _answer_known_offset(
         self, connection: Connection, request: Frame, group: str, topic: str, queue_id: int
     ) -> None:
         offset = self._context.machine.state.offset(group, topic, queue_id)
         if offset is None:
             # A client that says that it can begin elsewhere than at 0 gets "not found".
-            if not ext_bool(request, "setZeroIfNotFound", True) or begins_at_end(
-                self._context.machine, self._context.delivery.replica_selection, topic, queue_id
-            ):
+            elsewhere = not ext_bool(request, "setZeroIfNotFound", True)
+            machine, replicas = self._context.machine, self._context.delivery.replica_selection
+            try:
+                elsewhere = elsewhere or begins_at_end(machine, replicas, topic, queue_id)
+            except StoreError as error:
+                log.warning(
+                    "no answer to a query of a group's offset: %s", error, extra=FROM_OUTSIDE
+                )
+                return
+            if elsewhere:
                 connection.respond(
                     request,
                     ResponseCode.QUERY_NOT_FOUND,
