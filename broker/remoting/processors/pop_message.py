@@ -10,6 +10,7 @@ import asyncio
 import binascii
 from base64 import b64decode
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from functools import partial
 from struct import Struct
 from typing import Any, TypeAlias
 
@@ -26,7 +27,7 @@ from broker.pop.pop_request import (
     ReceiptStatus,
 )
 from broker.pop.receipt_handle import ReceiptHandle, parse_handle
-from broker.remoting.connection import Connection
+from broker.remoting.connection import Connection, Handler
 from broker.remoting.error_responses import respond_refusal
 from broker.remoting.forwarded_frame import ForwardedFrame
 from broker.remoting.processors.callers import Callers
@@ -73,29 +74,11 @@ class PopProcessor:
         self._callers = Callers(context)
         self._tasks: dict[Connection, set[asyncio.Task[None]]] = {}
 
-    def pop(self, connection: Connection, request: Frame) -> None:
-        """Code 200050."""
-        self._start(connection, request, self._receive)
+    def task(self, work: _Work) -> Handler:
+        """A handler that begins ``work`` for each request."""
+        return partial(self._start, work)
 
-    def ack(self, connection: Connection, request: Frame) -> None:
-        """Code 200051."""
-        self._start(connection, request, self._ack)
-
-    def ack_batch(self, connection: Connection, request: Frame) -> None:
-        """Code 200151: the body has a row for each receive request, with its messages as bits."""
-        self._start(connection, request, self._ack_batch)
-
-    def change_invisible_time(self, connection: Connection, request: Frame) -> None:
-        """Code 200053. The answer has the time and the nonce of the new receipt handle."""
-        self._start(connection, request, self._change)
-
-    def notification(self, connection: Connection, request: Frame) -> None:
-        """Code 200054: whether a message is there now or arrives within the poll time."""
-        self._start(connection, request, self._notify)
-
-    # --- tasks
-
-    def _start(self, connection: Connection, request: Frame, work: _Work) -> None:
+    def _start(self, work: _Work, connection: Connection, request: Frame) -> None:
         tasks = self._tasks.get(connection)
         if tasks is None:
             tasks = self._tasks[connection] = set()
@@ -110,7 +93,8 @@ class PopProcessor:
 
     # --- the work of each code
 
-    async def _receive(self, connection: Connection, request: Frame) -> None:
+    async def receive(self, connection: Connection, request: Frame) -> None:
+        """Code 200050."""
         wanted = message_filter(
             self._context.settings,
             ext_str(request, "expType", TAG_TYPE) or TAG_TYPE,
@@ -144,12 +128,14 @@ class PopProcessor:
         parts = [_with_reconsume_times(each) for each in messages]
         connection.respond(request, ResponseCode.SUCCESS, PopStatus.FOUND.value, ext, parts)
 
-    async def _ack(self, connection: Connection, request: Frame) -> None:
+    async def ack(self, connection: Connection, request: Frame) -> None:
+        """Code 200051."""
         place = ext_str(request, "consumerGroup"), ext_str(request, "topic")
         (result,) = await self._pop.ack(*place, [self._told_handle(request)])
         _respond_receipt(connection, request, result)
 
-    async def _ack_batch(self, connection: Connection, request: Frame) -> None:
+    async def ack_batch(self, connection: Connection, request: Frame) -> None:
+        """Code 200151: the body has a row for each receive request, with its messages as bits."""
         by_place: dict[tuple[str, str], list[str]] = {}
         left = CONSUME.pop_handles_max
         body = json_object(request, "the acknowledgements")
@@ -166,7 +152,8 @@ class PopProcessor:
         failed = [each for each in results if each.status is not ReceiptStatus.OK]
         _respond_receipt(connection, request, (failed or results or [_NOTHING])[0])
 
-    async def _change(self, connection: Connection, request: Frame) -> None:
+    async def change(self, connection: Connection, request: Frame) -> None:
+        """Code 200053. The answer has the time and the nonce of the new receipt handle."""
         invisible_ms = ext_int(request, "invisibleTime")
         result = await self._pop.change_invisible(
             ext_str(request, "consumerGroup"),
@@ -184,7 +171,8 @@ class PopProcessor:
             }
         _respond_receipt(connection, request, result, ext)
 
-    async def _notify(self, connection: Connection, request: Frame) -> None:
+    async def notify(self, connection: Connection, request: Frame) -> None:
+        """Code 200054: whether a message is there now or arrives within the poll time."""
         asked = PopRequest(**self._place(request), max_messages=1, invisible_ms=1)
         found = await self._pop.has_messages(asked)
         ext = {"hasMsg": "true" if found else "false", "pollingFull": "false"}
