@@ -22,7 +22,7 @@ from broker.grpc.call import Call
 from broker.grpc.protocol.definition_pb2 import Code, Status
 from broker.grpc.statuses import ANSWERED, BadCallError, NoAnswerError, status_of
 from broker.leader_wait import LeaderWait
-from broker.limits import GRPC, GrpcLimits
+from broker.limits import GRPC
 from broker.security.authorize import DESCRIBE, Access
 from dledger.errors import (
     BusyError,
@@ -68,7 +68,6 @@ class Dispatcher:
         access: GrpcAccess | None,
         state_is_wrong: Callable[[], bool],
         refusals: Counter[str],
-        limits: GrpcLimits = GRPC,
     ) -> None:
         """``forward``: see :meth:`~broker.grpc.forwarding.GrpcForwarder.forward`.
         ``state_is_wrong``: whether this node's state differs from its group's. ``refusals``
@@ -79,16 +78,14 @@ class Dispatcher:
         self._leader_wait = leader_wait
         self._access = access
         self._state_is_wrong = state_is_wrong
-        self._limits = limits
         self._calls = 0
         self._bytes = 0
 
     async def serve(self, call: Call, body: bytes) -> Sequence[bytes]:
         """The encoded answers. Raises one of :data:`NOT_HERE`, but only for a forwarded call."""
         method = self.methods[call.method]
-        limits = self._limits
-        if self._calls >= limits.calls_max or self._bytes + len(body) > limits.bytes_max:
-            busy = BusyError(self._calls, limits.calls_max, "calls are handled")
+        if self._calls >= GRPC.calls_max or self._bytes + len(body) > GRPC.bytes_max:
+            busy = BusyError(self._calls, GRPC.calls_max, "calls are handled")
             return self._refused(method, busy)
         self._calls += 1
         self._bytes += len(body)
@@ -136,7 +133,7 @@ class Dispatcher:
             call = replace(call, caller=self._access.check(call, needed))
         if self._state_is_wrong():
             raise WrongStateError
-        if len(call.client_id) > self._limits.name_size_max:
+        if len(call.client_id) > GRPC.name_size_max:
             raise BadCallError(Code.CLIENT_ID_REQUIRED, "x-mq-client-id is too long")
         return call
 

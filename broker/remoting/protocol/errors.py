@@ -35,11 +35,10 @@ class FrameError(RemotingError):
 class RequestError(RemotingError):
     """A request is refused with a response code and a remark; handlers may raise it."""
 
-    def __init__(self, code: int, remark: str, reason: str = "") -> None:
-        """``reason`` is the label under which the refusal is counted; by default the one of the
-        code."""
+    def __init__(self, code: int, remark: str) -> None:
         self.code = code
-        self.reason = reason or code_word(code)
+        self.reason = code_word(code)
+        """The label under which the refusal is counted."""
         # Many remarks repeat a name of the request, which may be of any length.
         self.remark = remark = shortened(remark)
         super().__init__(f"response code {code}: {remark}")
