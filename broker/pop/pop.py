@@ -212,12 +212,8 @@ class Pop:
         while True:
             _group, queues = self._check(request)
             seen = self.held.events
-            visible_ms: list[int] = []
-            for queue_id in queues:
-                next_ms = self._receiver.next_message_ms(request, queue_id)
-                if next_ms is not None:
-                    visible_ms.append(next_ms)
-            next_ms = min(visible_ms, default=None)
+            times = [self._receiver.next_message_ms(request, queue_id) for queue_id in queues]
+            next_ms = min((each for each in times if each is not None), default=None)
             if next_ms is not None and next_ms <= self._batcher.now_ms():
                 self.held.wake(request.topic, request.group)  # the message is still there
                 return True
