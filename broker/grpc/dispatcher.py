@@ -111,14 +111,11 @@ class Dispatcher:
         async def serve() -> Sequence[bytes]:
             return [each.SerializeToString() for each in await method.handler(call, request)]
 
-        async def forward(_refusal: Exception) -> Sequence[bytes] | None:
-            return await self._forward(call, body)
-
         repeats = REPEATS_MAX if method.repeatable and not call.forwarded else 0
         while True:
             try:
                 return await self._leader_wait.serve_or_forward(
-                    serve, None if call.forwarded else forward
+                    serve, None if call.forwarded else lambda _refusal: self._forward(call, body)
                 )
             except (OutcomeUnknownError, NoAnswerError):
                 if repeats == 0:

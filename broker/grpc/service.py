@@ -106,11 +106,10 @@ class GrpcService:
             send = None if session is None else session.send
             return self.leader_clients.told(None, call, command, send)
 
-        async def forward(_refusal: Exception) -> Sequence[bytes] | None:
-            return await self.forwarder.forward(call, command)
-
         try:
-            await self._leader_wait.serve_or_forward(serve, forward)
+            await self._leader_wait.serve_or_forward(
+                serve, lambda _refusal: self.forwarder.forward(call, command)
+            )
         except (*ANSWERED, RequestError) as error:
             log.debug("%s is not reported to the leader: %s", call.client, error)
 
