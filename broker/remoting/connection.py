@@ -70,6 +70,7 @@ class Connection(FrameWriter, asyncio.Protocol):
         "_incomplete_frame",
         "_last_heavy",
         "_light",
+        "_may_answer",
         "_on_close",
         "_reader",
         "_turn_limit",
@@ -114,6 +115,8 @@ class Connection(FrameWriter, asyncio.Protocol):
         self._held_until = 0.0
         """The loop's time when the longest hold ends. The timer itself does not know it: of less
         than half a millisecond uvloop makes a plain call."""
+        self._may_answer = True
+        """Whether waiting requests may be handled now: the peer reads the answers."""
         self._in_line = False
         """Whether a turn is scheduled for these frames."""
         self._last_heavy = math.inf
@@ -273,11 +276,6 @@ class Connection(FrameWriter, asyncio.Protocol):
         if self._budget is not None:
             self._budget.keep(self, 0)
         self._set_reading()
-
-    @property
-    def _may_answer(self) -> bool:
-        """Whether waiting requests may be handled now."""
-        return True
 
     @property
     def _reads(self) -> bool:

@@ -23,26 +23,18 @@ logger = logging.getLogger("dledger.remoting")
 class AcceptedConnection(Connection):
     """A server's connection. It handles no requests while its peer does not read the answers."""
 
-    __slots__ = ("_takes_answers", "unread")
+    __slots__ = ("unread",)
 
     unread: ByteBudget
     """The budget for answers that the peer has not read."""
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._takes_answers = True
-        super().connection_made(transport)
-
-    @property
-    def _may_answer(self) -> bool:
-        return self._takes_answers
-
     def pause_writing(self) -> None:
-        self._takes_answers = False
+        self._may_answer = False
         self._light = False
         self._set_reading()
 
     def resume_writing(self) -> None:
-        self._takes_answers = True
+        self._may_answer = True
         self.unread.keep(self, 0)
         self._set_reading()
         if self._frames is not None:
