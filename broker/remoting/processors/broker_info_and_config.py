@@ -20,18 +20,17 @@ from broker.admin.waiting_of_topic import waiting_of_topic
 from broker.config.dynamic_settings import SettingError, changed_settings
 from broker.context import BrokerContext
 from broker.delivery.store_times import Place, store_times
-from broker.errors import REFUSALS, QuotaExceededError, unknown_topic
+from broker.errors import QuotaExceededError, unknown_topic
 from broker.limits import BODY_LIMITS, QUOTAS
 from broker.quotas.quota import PREFIX
 from broker.remoting.connection import Connection
-from broker.remoting.error_responses import respond_refusal
+from broker.remoting.error_responses import respond_when_done
 from broker.remoting.protocol.codes import ResponseCode
 from broker.remoting.protocol.errors import RequestError
 from broker.remoting.protocol.ext_fields import ext_str
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.protocol.java_json import encode_json, object_map
 from broker.state.commands import PutSetting
-from dledger.errors import ProposeError
 from store.errors import StoreError
 
 
@@ -94,23 +93,8 @@ class BrokerInfoProcessor:
         except SettingError as error:
             raise RequestError(ResponseCode.INVALID_PARAMETER, str(error)) from error
         self._check_quota_count(changed)
-        waits_for = len(changed)
-
-        def committed(error: ProposeError | None) -> None:
-            nonlocal waits_for
-            waits_for -= 1
-            if error is not None and waits_for >= 0:
-                waits_for = -1
-                respond_refusal(connection, request, error)
-            elif waits_for == 0:
-                connection.respond(request)
-
-        try:
-            for name, value in changed.items():
-                batcher.add_command(PutSetting(name, value), committed)
-        except REFUSALS:
-            waits_for = -1  # this is the answer
-            raise
+        commands = [PutSetting(name, value) for name, value in changed.items()]
+        batcher.add_in_one_entry((), commands, respond_when_done(connection, request))
 
     def _check_quota_count(self, changed: Iterable[str]) -> None:
         known = self._context.machine.state.settings
