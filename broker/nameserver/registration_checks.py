@@ -41,7 +41,6 @@ class StaleTermError(RegistrationRefusedError):
     """A registration as leader with an outdated term."""
 
     def __init__(self, broker_name: str, term: int, known_term: int) -> None:
-        self.known_term = known_term
         super().__init__(f"{broker_name}: a leader of term {known_term} is known, not {term}")
 
 
