@@ -102,42 +102,22 @@ class ForwardedCalls:
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
         dispatcher: Dispatcher,
         on_telemetry: Callable[[Connection, Call, bytes], Awaitable[Sequence[bytes]]],
     ) -> None:
         """``on_telemetry`` takes commands of other brokers' clients from their Telemetry
         streams."""
-        self._loop = loop
         self._dispatcher = dispatcher
         self._on_telemetry = on_telemetry
-        self._tasks: dict[Connection, set[asyncio.Task[None]]] = {}
 
     def serve(self, connection: Connection, request: Frame) -> None:
-        """Raises :class:`~broker.remoting.protocol.errors.FieldError` for an invalid call."""
+        """A call ends with the connection of the forwarding broker, so that no messages are
+        received for clients that are gone. Raises
+        :class:`~broker.remoting.protocol.errors.FieldError` for an invalid call."""
         call = _unpack(ext_str(request, CALL))
         if call.method != TELEMETRY and call.method not in self._dispatcher.methods:
             raise FieldError(f"{CALL} names no method")
-        if connection.is_closed:
-            return
-        tasks = self._tasks.get(connection)
-        if tasks is None:
-            tasks = self._tasks[connection] = set()
-            connection.on_close(self._closed)
-        task = self._loop.create_task(self._serve(connection, request, call))
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
-
-    def close(self) -> None:
-        """Ends the calls in progress."""
-        for connection in list(self._tasks):
-            self._closed(connection)
-
-    def _closed(self, connection: Connection) -> None:
-        """The forwarding broker is gone: ends its calls, so that no messages are received for
-        clients that are gone."""
-        for task in self._tasks.pop(connection, ()):
-            task.cancel()
+        connection.run(self._serve(connection, request, call))
 
     async def _serve(self, connection: Connection, request: Frame, call: Call) -> None:
         try:

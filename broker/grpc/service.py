@@ -64,8 +64,8 @@ class GrpcService:
             lambda: bool(context.node.state_divergence.wrong),
             refusals,
         )
-        self._forwarded = ForwardedCalls(loop, self.dispatcher, self._told)
-        self.handlers: Mapping[int, Handler] = {RequestCode.FORWARD_GRPC: self._forwarded.serve}
+        forwarded = ForwardedCalls(self.dispatcher, self._told)
+        self.handlers: Mapping[int, Handler] = {RequestCode.FORWARD_GRPC: forwarded.serve}
 
     def leadership_changed(self) -> None:
         """Called at each change of leadership."""
@@ -88,7 +88,6 @@ class GrpcService:
         """Closes the connections to other servers."""
         self.clients.close()
         self.renewals.stop()
-        self._forwarded.close()
         await self.forwarder.close()
         await self.routes.close()
 

@@ -7,8 +7,8 @@ import logging
 import math
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
-from typing import TypeAlias, cast
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, TypeAlias, cast
 
 from broker.errors import Refusal
 from broker.limits import RemotingLimits
@@ -73,6 +73,7 @@ class Connection(FrameWriter, asyncio.Protocol):
         "_may_answer",
         "_on_close",
         "_reader",
+        "_tasks",
         "_turn_limit",
         "_used",
         "forward",
@@ -126,6 +127,8 @@ class Connection(FrameWriter, asyncio.Protocol):
         """CPU seconds that it used since its requests began to wait."""
         self._on_close: list[Callable[[Connection], None]] | None = []
         """None once the connection is lost."""
+        self._tasks: set[asyncio.Task[None]] | None = None
+        """None until there is one."""
         self.remote_host_bytes = NO_HOST
         """The peer as a message record stores it: 4 bytes of IPv4 address, i32 port."""
         self.forward: Forward | None = None
@@ -137,6 +140,17 @@ class Connection(FrameWriter, asyncio.Protocol):
             self._loop.call_soon(callback, self)
         else:
             self._on_close.append(callback)
+
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Runs a task that serves a request, and ends with the connection."""
+        if self._on_close is None:
+            work.close()
+            return
+        task = self._loop.create_task(work)
+        if self._tasks is None:
+            self._tasks = set()
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def close(self) -> None:
         """Closes once everything written has left."""
@@ -322,6 +336,8 @@ class Connection(FrameWriter, asyncio.Protocol):
         self._reader.clear()
         self._incomplete_frame.close()
         self._pending.fail_all(ConnectionLostError, str(exc) if exc else "closed by the peer")
+        for task in self._tasks or ():
+            task.cancel()
         callbacks, self._on_close = self._on_close, None
         for callback in callbacks or ():
             callback(self)

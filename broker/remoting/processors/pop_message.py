@@ -6,11 +6,9 @@ Clients make receipt handles from the fields of an answer (:mod:`broker.pop.rece
 
 from __future__ import annotations
 
-import asyncio
 import binascii
 from base64 import b64decode
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from functools import partial
 from struct import Struct
 from typing import Any, TypeAlias
 
@@ -66,32 +64,12 @@ _RECEIPT_WORDS = {
 
 
 class PopProcessor:
-    """Handles requests of POP. Each is a task, which ends with its connection."""
+    """Handles requests of POP; see :func:`as_task`."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
         self._pop = context.pop
         self._callers = Callers(context)
-        self._tasks: dict[Connection, set[asyncio.Task[None]]] = {}
-
-    def task(self, work: _Work) -> Handler:
-        """A handler that begins ``work`` for each request."""
-        return partial(self._start, work)
-
-    def _start(self, work: _Work, connection: Connection, request: Frame) -> None:
-        tasks = self._tasks.get(connection)
-        if tasks is None:
-            tasks = self._tasks[connection] = set()
-            connection.on_close(self._closed)
-        task = self._context.loop.create_task(_answered(connection, request, work))
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
-
-    def _closed(self, connection: Connection) -> None:
-        for task in self._tasks.pop(connection, ()):
-            task.cancel()
-
-    # --- the work of each code
 
     async def receive(self, connection: Connection, request: Frame) -> None:
         """Code 200050."""
@@ -242,6 +220,11 @@ class PopProcessor:
 
 
 _NOTHING = ReceiptResult(ReceiptStatus.OK)
+
+
+def as_task(work: _Work) -> Handler:
+    """A handler that does ``work`` in a task, which ends with its connection."""
+    return lambda connection, request: connection.run(_answered(connection, request, work))
 
 
 async def _answered(connection: Connection, request: Frame, work: _Work) -> None:

@@ -23,7 +23,7 @@ from broker.remoting.processors.end_transaction import EndTransactionProcessor
 from broker.remoting.processors.group_members import MemberProcessor
 from broker.remoting.processors.linearizable_read import linearizable
 from broker.remoting.processors.lock_queues import LockProcessor
-from broker.remoting.processors.pop_message import PopProcessor
+from broker.remoting.processors.pop_message import PopProcessor, as_task
 from broker.remoting.processors.pull_message import PullMessageProcessor
 from broker.remoting.processors.query_consume_queue import QueryConsumeQueueProcessor
 from broker.remoting.processors.query_message import QueryMessageProcessor
@@ -70,11 +70,11 @@ def broker_handlers(
         RequestCode.CONSUMER_SEND_MSG_BACK: (SendBackProcessor(context).send_back, needs.send_back),
         RequestCode.PULL_MESSAGE: (pull.pull, needs.pull),
         RequestCode.LITE_PULL_MESSAGE: (pull.pull, needs.pull),
-        RequestCode.POP_MESSAGE: (pop.task(pop.receive), needs.pull),
-        RequestCode.ACK_MESSAGE: (pop.task(pop.ack), needs.pull),
-        RequestCode.BATCH_ACK_MESSAGE: (pop.task(pop.ack_batch), needs.ack_batch),
-        RequestCode.CHANGE_MESSAGE_INVISIBLETIME: (pop.task(pop.change), needs.pull),
-        RequestCode.NOTIFICATION: (pop.task(pop.notify), needs.pull),
+        RequestCode.POP_MESSAGE: (as_task(pop.receive), needs.pull),
+        RequestCode.ACK_MESSAGE: (as_task(pop.ack), needs.pull),
+        RequestCode.BATCH_ACK_MESSAGE: (as_task(pop.ack_batch), needs.ack_batch),
+        RequestCode.CHANGE_MESSAGE_INVISIBLETIME: (as_task(pop.change), needs.pull),
+        RequestCode.NOTIFICATION: (as_task(pop.notify), needs.pull),
         RequestCode.QUERY_CONSUMER_OFFSET: (offsets.query_consumer_offset, needs.pull),
         RequestCode.UPDATE_CONSUMER_OFFSET: (offsets.update_consumer_offset, needs.pull),
         RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: (read(offsets.search_offset), needs.describe),
