@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from broker.limits import NAMESERVER
-from broker.remoting.protocol.codes import ResponseCode
-from broker.remoting.protocol.errors import RequestError
+from broker.remoting.protocol.errors import TooManyError
 
 
 class KvConfig:
@@ -18,7 +17,7 @@ class KvConfig:
         self._bytes = 0
 
     def put(self, namespace: str, key: str, value: str) -> None:
-        """Sets a value. Raises :class:`~broker.remoting.protocol.errors.RequestError` if there is
+        """Sets a value. Raises :class:`~broker.remoting.protocol.errors.TooManyError` if there is
         no room."""
         known = self.get(namespace, key)
         count = self._count + (known is None)
@@ -26,9 +25,11 @@ class KvConfig:
         if known is not None:
             size -= _size(namespace, key, known)
         if count > NAMESERVER.key_values_max and known is None:
-            raise _no_room(f"there are {self._count} key-value pairs", NAMESERVER.key_values_max)
+            raise TooManyError(
+                f"there are {self._count} key-value pairs", NAMESERVER.key_values_max
+            )
         if size > NAMESERVER.key_value_bytes_max and size > self._bytes:
-            raise _no_room(
+            raise TooManyError(
                 f"all key-value pairs would have {size} bytes", NAMESERVER.key_value_bytes_max
             )
         self._namespaces.setdefault(namespace, {})[key] = value
@@ -54,7 +55,3 @@ class KvConfig:
 
 def _size(namespace: str, key: str, value: str) -> int:
     return len(namespace.encode()) + len(key.encode()) + len(value.encode())
-
-
-def _no_room(reason: str, most: int) -> RequestError:
-    return RequestError(ResponseCode.SYSTEM_ERROR, f"{reason}, at most {most} are allowed")

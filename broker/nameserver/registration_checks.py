@@ -55,13 +55,6 @@ class ContestedError(RegistrationRefusedError):
     """A registration that seems to claim the place of another process."""
 
 
-class TooManyError(RegistrationRefusedError):
-    """A registration without room (``NameServerLimits``)."""
-
-    def __init__(self, reason: str, most: int) -> None:
-        super().__init__(f"{reason}, at most {most} are allowed")
-
-
 class RegistrationChecks:
     """The checks. ``live`` are the registered processes, by address; ``clock`` gives
     milliseconds."""

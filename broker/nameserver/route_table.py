@@ -24,13 +24,14 @@ from typing import Any, NamedTuple
 
 from broker.limits import NAMESERVER
 from broker.nameserver.departed_brokers import DepartedBrokers
-from broker.nameserver.registration_checks import RegistrationChecks, TooManyError
+from broker.nameserver.registration_checks import RegistrationChecks
 from broker.nameserver.registrations import (
     LEADER_ID,
     BrokerName,
     LiveProcess,
     Registration,
 )
+from broker.remoting.protocol.errors import TooManyError
 from broker.remoting.protocol.register_broker_body import DataVersion, QueueData
 
 PERM_READ = 4
@@ -78,8 +79,8 @@ class RouteTable:
     def register(self, registration: Registration, channel: int, host: str = "") -> RegisterResult:
         """Registers a broker, or renews its registration. ``host`` is the peer of the connection.
 
-        Raises :class:`~broker.nameserver.registration_checks.RegistrationRefusedError`; nothing was
-        changed then.
+        Raises :class:`~broker.nameserver.registration_checks.RegistrationRefusedError`, or
+        :class:`~broker.remoting.protocol.errors.TooManyError`; nothing was changed then.
         """
         name, address, broker_id = (
             registration.broker_name,

@@ -17,7 +17,7 @@ from broker.remoting.access_guard import guarded
 from broker.remoting.connection import Connection, Handler
 from broker.remoting.dispatch import dispatch_by_code
 from broker.remoting.protocol.codes import VERSION_STANDARD_JSON, RequestCode, ResponseCode
-from broker.remoting.protocol.errors import FieldError, RequestError
+from broker.remoting.protocol.errors import FieldError, RequestError, TooManyError
 from broker.remoting.protocol.ext_fields import ext_bool, ext_int, ext_str
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.protocol.java_json import encode_json
@@ -312,9 +312,7 @@ def read_registration(request: Frame) -> Registration:
     members = tuple(filter(None, ext_str(request, "members", "").split(";")))
     for kind, names in (("members", members), ("filter servers", table.filter_servers)):
         if len(names) > NAMESERVER.members_max:
-            raise FieldError(
-                f"it has {len(names)} {kind}, at most {NAMESERVER.members_max} are allowed"
-            )
+            raise TooManyError(f"it has {len(names)} {kind}", NAMESERVER.members_max)
         for name in names:
             _checked(name, kind)
     return Registration(
@@ -347,9 +345,7 @@ def _name(request: Frame, field: str) -> str:
 
 def _checked(name: str, kind: str) -> str:
     if len(name) > NAMESERVER.name_size_max:
-        raise FieldError(
-            f"{kind} has {len(name)} characters, at most {NAMESERVER.name_size_max} are allowed"
-        )
+        raise TooManyError(f"{kind} has {len(name)} characters", NAMESERVER.name_size_max)
     return name
 
 

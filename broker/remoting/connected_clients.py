@@ -16,8 +16,8 @@ from typing import Any, Protocol
 from broker.filter.subscription import Subscription
 from broker.limits import CLIENTS
 from broker.remoting.pending_requests import Done
-from broker.remoting.protocol.codes import LanguageCode, RequestCode, ResponseCode
-from broker.remoting.protocol.errors import RequestError
+from broker.remoting.protocol.codes import LanguageCode, RequestCode
+from broker.remoting.protocol.errors import TooManyError
 from dledger.periodic import Periodic
 from store.io.filesystem import Bytes
 
@@ -154,7 +154,7 @@ class ConnectedClients:
         producers: Sequence[str],
         consumers: Sequence[str],
     ) -> None:
-        """Raises :class:`~broker.remoting.protocol.errors.RequestError` for a heartbeat beyond
+        """Raises :class:`~broker.remoting.protocol.errors.TooManyError` for a heartbeat beyond
         ``ClientLimits``.
         """
         known = self._connected.get(connection) or _Connected()
@@ -162,11 +162,13 @@ class ConnectedClients:
         groups += len(known.consumers.keys() | set(consumers))
         more = groups - len(known.producers) - len(known.consumers)
         if groups > CLIENTS.groups_max:
-            raise _too_many(f"the connection is in {groups} groups", CLIENTS.groups_max)
+            raise TooManyError(f"the connection is in {groups} groups", CLIENTS.groups_max)
         if len(known.ids.keys() | {client_id}) > CLIENTS.ids_max:
-            raise _too_many("the connection has used more client ids", CLIENTS.ids_max)
+            raise TooManyError("the connection has used more client ids", CLIENTS.ids_max)
         if self._memberships + more > CLIENTS.memberships_max:
-            raise _too_many(f"all groups have {self._memberships} members", CLIENTS.memberships_max)
+            raise TooManyError(
+                f"all groups have {self._memberships} members", CLIENTS.memberships_max
+            )
         for group in consumers:
             _check_members(connection, group, self.group(group).members)
         for group in producers:
@@ -346,11 +348,7 @@ def _check_members(
     connection: ClientConnection, group: str, members: Mapping[ClientConnection, Client]
 ) -> None:
     if len(members) >= CLIENTS.members_max and connection not in members:
-        raise _too_many(f"the group {group} has {len(members)} members", CLIENTS.members_max)
-
-
-def _too_many(reason: str, most: int) -> RequestError:
-    return RequestError(ResponseCode.SYSTEM_ERROR, f"{reason}, at most {most} are allowed")
+        raise TooManyError(f"the group {group} has {len(members)} members", CLIENTS.members_max)
 
 
 def _silent(members: Mapping[ClientConnection, Client], since: float) -> list[ClientConnection]:

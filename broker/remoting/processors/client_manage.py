@@ -14,7 +14,7 @@ from broker.remoting.connected_clients import Client, ClientConnection, Consumer
 from broker.remoting.connection import Connection
 from broker.remoting.processors.json_body import json_object, objects_of
 from broker.remoting.protocol.codes import ResponseCode
-from broker.remoting.protocol.errors import FieldError, RequestError
+from broker.remoting.protocol.errors import FieldError, RequestError, TooManyError
 from broker.remoting.protocol.ext_fields import ext_str
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.protocol.java_json import encode_json
@@ -57,11 +57,9 @@ class ClientManageProcessor:
         producer_data, consumer_data = (
             objects_of(body, name) for name in ("producerDataSet", "consumerDataSet")
         )
-        if len(producer_data) + len(consumer_data) > CLIENTS.groups_max:
-            raise FieldError(
-                f"the heartbeat has {len(producer_data) + len(consumer_data)} groups, "
-                f"at most {CLIENTS.groups_max} are allowed"
-            )
+        groups = len(producer_data) + len(consumer_data)
+        if groups > CLIENTS.groups_max:
+            raise TooManyError(f"the heartbeat has {groups} groups", CLIENTS.groups_max)
         producers = [_group_name(each) for each in producer_data]
         consumers = [
             (_group_name(each), _settings(each), _subscriptions(each)) for each in consumer_data
@@ -198,10 +196,8 @@ def _enumerated(data: Mapping[str, Any], name: str, names: Sequence[str], usual:
 def _subscriptions(data: Mapping[str, Any]) -> list[Subscription]:
     described = objects_of(data, "subscriptionDataSet")
     if len(described) > CLIENTS.subscriptions_max:
-        raise FieldError(
-            f"a group has {len(described)} subscriptions, at most {CLIENTS.subscriptions_max} "
-            "are allowed"
-        )
+        what = f"a group has {len(described)} subscriptions"
+        raise TooManyError(what, CLIENTS.subscriptions_max)
     try:
         subscriptions = [Subscription.from_json(each) for each in described]
     except ValueError as error:
@@ -212,8 +208,6 @@ def _subscriptions(data: Mapping[str, Any]) -> list[Subscription]:
 
 
 def check_size(kind: str, name: str) -> None:
-    """Raises :class:`~broker.remoting.protocol.errors.FieldError` for a name that is too long."""
+    """Raises :class:`~broker.remoting.protocol.errors.TooManyError` for a name that is too long."""
     if len(name) > CLIENTS.name_size_max:
-        raise FieldError(
-            f"{kind} has {len(name)} characters, at most {CLIENTS.name_size_max} are allowed"
-        )
+        raise TooManyError(f"{kind} has {len(name)} characters", CLIENTS.name_size_max)

@@ -51,6 +51,13 @@ class FieldError(RequestError):
         super().__init__(ResponseCode.SYSTEM_ERROR, remark)
 
 
+class TooManyError(FieldError):
+    """A request has more of something, or would make more, than is allowed."""
+
+    def __init__(self, what: str, most: int) -> None:
+        super().__init__(f"{what}, at most {most} are allowed")
+
+
 HANDLER_FAULTS = (
     ArithmeticError,
     AttributeError,

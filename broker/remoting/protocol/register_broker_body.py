@@ -26,7 +26,7 @@ from struct import Struct
 from typing import Any, NamedTuple, TypeAlias
 
 from broker.limits import BODY_LIMITS, NAMESERVER
-from broker.remoting.protocol.errors import FieldError
+from broker.remoting.protocol.errors import FieldError, TooManyError
 from broker.remoting.protocol.frame import FRAME_BODY_SIZE_MAX
 from broker.remoting.protocol.java_json import decode_json, encode_json
 from store.quoting import quoted
@@ -206,15 +206,13 @@ class _Inflated:
 
 def _check_count(topics: int) -> None:
     if topics > NAMESERVER.topics_max:
-        raise FieldError(f"it has {topics} topics, at most {NAMESERVER.topics_max} are allowed")
+        raise TooManyError(f"it has {topics} topics", NAMESERVER.topics_max)
 
 
 def _checked_name(topic: str) -> str:
     if len(topic) > NAMESERVER.name_size_max:
-        raise FieldError(
-            f"the name of a topic has {len(topic)} characters, "
-            f"at most {NAMESERVER.name_size_max} are allowed"
-        )
+        what = f"the name of a topic has {len(topic)} characters"
+        raise TooManyError(what, NAMESERVER.name_size_max)
     return topic
 
 

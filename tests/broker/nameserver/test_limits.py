@@ -11,11 +11,8 @@ import orjson
 import pytest
 
 from broker.limits import NAMESERVER
-from broker.nameserver.registration_checks import (
-    TooManyError,
-)
 from broker.remoting.protocol.codes import RequestCode
-from broker.remoting.protocol.errors import FieldError
+from broker.remoting.protocol.errors import FieldError, TooManyError
 from broker.remoting.protocol.register_broker_body import decode_topic_table
 from tests.broker.nameserver.route_tables import C0, N0, Tables
 from tests.broker.nameserver.tool import Tool, broker_ext, start, table
