@@ -6,7 +6,6 @@ The layout is that of the stored record (``store/message/record.py``).
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from struct import Struct
 from typing import TypeAlias
@@ -23,7 +22,7 @@ from broker.client.message import (
     MessageQueue,
 )
 from broker.limits import BODY_LIMITS
-from dledger.wire.endpoint import join_host_port
+from broker.remoting.protocol.addresses import host_text
 from store.errors import CorruptRecordError
 from store.message.compressed_body import SYS_FLAG_COMPRESSED, decompress_body
 from store.message.properties import TAGS, decode_properties, find_property
@@ -96,7 +95,7 @@ class ReceivedMessage:
     @property
     def message_id(self) -> str:
         """The offset message id: the broker's address and the position."""
-        return f"{self.record.store_host.hex().upper()}{self.record.position:016X}"
+        return self.record.offset_message_id
 
     @property
     def properties(self) -> dict[str, str]:
@@ -128,10 +127,7 @@ class ReceivedMessage:
     @property
     def born_host(self) -> str:
         """The producer's address as ``host:port``; an IPv6 address has brackets."""
-        encoded = self.record.born_host
-        host, port = encoded[:-4], int.from_bytes(encoded[-4:], "big")
-        family = socket.AF_INET if len(host) == 4 else socket.AF_INET6
-        return join_host_port(socket.inet_ntop(family, host), port)
+        return host_text(self.record.born_host)
 
     @property
     def reconsume_times(self) -> int:

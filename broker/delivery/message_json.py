@@ -38,7 +38,7 @@ def message_json(record: MessageRecord, body: bytes) -> dict[str, Any]:
         "topic": record.topic,
         "queue_id": record.queue_id,
         "queue_offset": record.queue_offset,
-        "msg_id": f"{record.store_host.hex().upper()}{record.position:016X}",
+        "msg_id": record.offset_message_id,
         "unique_key": properties.get(_UNIQUE_KEY, ""),
         "tags": properties.get(_TAGS, ""),
         "keys": properties.get(_KEYS, "").split(),

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import socket
 from contextlib import suppress
-from struct import Struct
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -19,11 +17,10 @@ from broker.grpc.protocol.definition_pb2 import (
 )
 from broker.grpc.received_messages import body_digest
 from broker.limits import BODY_LIMITS
+from broker.remoting.protocol.addresses import host_text
 from broker.remoting.protocol.ext_fields import INT32_MAX
 from store.message.compressed_body import SYS_FLAG_COMPRESSED, decompress_body
 from store.message.record import MessageRecord
-
-_HOST = Struct(">4si")
 
 
 def message_of(record: MessageRecord, topic: Resource) -> Message:
@@ -35,13 +32,13 @@ def message_of(record: MessageRecord, topic: Resource) -> Message:
     properties = record.property_map
     system = SystemProperties(
         keys=properties.get(names.KEYS, "").split(),
-        message_id=properties.get(names.UNIQUE_KEY) or _offset_id(record),
+        message_id=properties.get(names.UNIQUE_KEY) or record.offset_message_id,
         body_encoding=Encoding.IDENTITY,
         message_type=_type_of(record, properties),
         born_timestamp=timestamp(record.born_timestamp),
-        born_host=_address(record.born_host),
+        born_host=host_text(record.born_host),
         store_timestamp=timestamp(record.store_timestamp),
-        store_host=_address(record.store_host),
+        store_host=host_text(record.store_host),
         queue_id=record.queue_id,
         queue_offset=record.queue_offset,
         delivery_attempt=min(record.reconsume_times + 1, INT32_MAX),
@@ -79,14 +76,3 @@ def _type_of(record: MessageRecord, properties: dict[str, str]) -> MessageType:
     if names.TIMER_OUT_MS in properties or names.DELIVER_MS in properties:
         return MessageType.DELAY
     return MessageType.FIFO if names.MESSAGE_GROUP in properties else MessageType.NORMAL
-
-
-def _offset_id(record: MessageRecord) -> str:
-    return f"{record.store_host.hex().upper()}{record.position:016X}"
-
-
-def _address(host: bytes) -> str:
-    """``host:port`` of an address in a record: 4 bytes of IPv4, or 16 of IPv6, and the port."""
-    family = socket.AF_INET if len(host) == _HOST.size else socket.AF_INET6
-    name = socket.inet_ntop(family, host[:-4])
-    return f"{name}:{int.from_bytes(host[-4:], 'big')}"

@@ -69,15 +69,10 @@ def committed_message(
     return message
 
 
-def offset_message_id(record: MessageRecord) -> str:
-    """The offset message id of the half message."""
-    return f"{record.store_host.hex().upper()}{record.position:016X}"
-
-
 def is_named(record: MessageRecord, message_id: str) -> bool:
     """Whether a client's ``message_id`` may name this half message; an empty one names any."""
     unique = (find_property(record.properties, UNIQUE_KEY) or b"").decode(errors="replace")
-    return message_id in {"", unique, offset_message_id(record)}
+    return message_id in {"", unique, record.offset_message_id}
 
 
 def check_request(record: MessageRecord, checks: int) -> tuple[dict[str, str], bytes]:
@@ -87,7 +82,7 @@ def check_request(record: MessageRecord, checks: int) -> tuple[dict[str, str], b
     check-backs is left out if the properties have no room for it.
     """
     unique = (find_property(record.properties, UNIQUE_KEY) or b"").decode(errors="replace")
-    message_id = offset_message_id(record)
+    message_id = record.offset_message_id
     ext = {
         "tranStateTableOffset": str(record.queue_offset),
         "commitLogOffset": str(record.position),

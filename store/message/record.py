@@ -176,6 +176,11 @@ class MessageRecord:
         """The properties as a mapping."""
         return decode_properties(self.properties)
 
+    @property
+    def offset_message_id(self) -> str:
+        """The id that brokers make: the host that stored the message, and the position."""
+        return f"{self.store_host.hex().upper()}{self.position:016X}"
+
 
 def decode_record(buffer: Bytes, offset: int = 0) -> MessageRecord:
     """The record at ``offset``. Raises :class:`CorruptRecordError` with the reason."""

@@ -7,6 +7,8 @@ from functools import lru_cache
 from struct import Struct
 from zlib import crc32
 
+from dledger.wire.endpoint import join_host_port
+
 _HOST = Struct(">4si")
 
 RESERVED_BLOCK = 0xF0000000
@@ -36,3 +38,11 @@ def host_bytes(host: str, port: int) -> bytes:
     except OSError:
         number = RESERVED_BLOCK | crc32(host.encode()) & ~RESERVED_BLOCK
         return _HOST.pack(number.to_bytes(4, "big"), port)
+
+
+def host_text(stored: bytes) -> str:
+    """``host:port`` of an address in a record: 4 bytes of IPv4, or 16 of IPv6, and the port. An
+    IPv6 address has brackets."""
+    host, port = stored[:-4], int.from_bytes(stored[-4:], "big")
+    family = socket.AF_INET if len(host) == 4 else socket.AF_INET6
+    return join_host_port(socket.inet_ntop(family, host), port)
