@@ -27,13 +27,14 @@ from broker.nameserver.registrations import (
     Registration,
     is_native,
 )
+from broker.remoting.protocol.errors import FieldError
 
 TERMS_AT_ONCE = 1_000
 TERMS_A_SECOND = 10
 """How many terms elections may add in a second: a failed election takes 0.1 s or more."""
 
 
-class RegistrationRefusedError(Exception):
+class RegistrationRefusedError(FieldError):
     """A registration is refused; nothing was changed."""
 
 

@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 from broker.limits import NAMESERVER, RemotingLimits
 from broker.nameserver.kv_config import KvConfig
-from broker.nameserver.registration_checks import RegistrationRefusedError
 from broker.nameserver.registrations import EXPIRY_MS, Registration
 from broker.nameserver.route_table import RouteTable
 from broker.remoting.access_guard import guarded
@@ -152,10 +151,9 @@ class NameServer:
             registration = read_registration(request)
             host = address_host(connection.remote_address)
             leader = self.routes.register(registration, connection.number, host)
-        except (RegistrationRefusedError, RequestError) as error:
-            why = error.remark if isinstance(error, RequestError) else str(error)
-            self._note_refusal(connection, why)
-            raise RequestError(ResponseCode.SYSTEM_ERROR, why) from None
+        except FieldError as error:
+            self._note_refusal(connection, error.remark)
+            raise
         ext = {}
         if leader.master_address:
             ext = {"haServerAddr": leader.ha_address, "masterAddr": leader.master_address}
