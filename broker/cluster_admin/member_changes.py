@@ -54,7 +54,7 @@ class GroupMembers:
         return masters[self.group]
 
     async def members(self) -> dict[str, Any]:
-        """The leader's answer about the members (see ``broker/admin/group_members.py``)."""
+        """The leader's answer about the members (see ``broker/admin/membership.py``)."""
 
         async def ask() -> dict[str, Any]:
             answer = await self.admin.ask(await self.leader(), RequestCode.GET_GROUP_MEMBERS)

@@ -22,7 +22,7 @@ from urllib.parse import unquote
 
 from aiohttp import web
 
-from broker.admin.group_members import member_addresses
+from broker.admin.membership import member_addresses
 from broker.admin.node_history import NodeHistory
 from broker.cli.terminal.command_error import CommandError
 from broker.console.actions import dead_letters, groups, members, messages, quotas, topics

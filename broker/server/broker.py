@@ -12,7 +12,7 @@ from functools import partial
 from random import Random
 from typing import ClassVar
 
-from broker.admin.group_members import peer_addresses
+from broker.admin.membership import peer_addresses
 from broker.config.dynamic_settings import LOG_LEVEL, DynamicSettings
 from broker.config.node_config import NodeConfig
 from broker.context import BrokerContext

@@ -4,8 +4,8 @@ Disks lose bits of data that nobody reads. On the day when it is needed, the oth
 damaged too. So every committed entry is read at a bounded rate, pass after pass, on the background
 executor. A damaged entry is named in the program's log and in the node's status. It is fetched from
 a peer by its index, and written back if its chain CRC fits. Meanwhile the node goes on with what is
-whole, but does not campaign (:mod:`dledger.node.health`). If a segment was found cut short when the
-log was opened, its entries are read first, and count as damaged until then.
+whole, but does not campaign (:mod:`dledger.node.health_monitor`). If a segment was found cut short
+when the log was opened, its entries are read first, and count as damaged until then.
 
 The state machine compares the derived files (ConsumeQueues, key index) with the entries just read,
 and rebuilds them. Rows of the entry index are rebuilt here, so a node without peers keeps its

@@ -112,7 +112,7 @@ class SnapshotSender:
 
     def look(self) -> None:
         """Looks for followers that are behind the log, and how busy the node is: twice a second,
-        together with the disk (:mod:`dledger.node.health`)."""
+        together with the disk (:mod:`dledger.node.health_monitor`)."""
         jobs, self._jobs = self._jobs, self._jobs_done()
         self._busy = self._jobs - jobs > BUSY_JOBS
         core = self._core

@@ -11,7 +11,7 @@ from typing import Any
 
 import dledger.node.linearizable_reads
 import dledger.raft.health
-from dledger.node.health import HealthMonitor
+from dledger.node.health_monitor import HealthMonitor
 from dledger.node.log_divergence import LogDivergence
 from dledger.node.snapshot_receiver import SnapshotReceiver
 from dledger.raft.configuration import NO_INCARNATION, Configuration

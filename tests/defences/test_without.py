@@ -15,7 +15,7 @@ from store.recovery.opening import StoreConfig
 from tests.defences import consensus, disk
 from tests.dledger.node import (
     test_checked_reads,
-    test_health,
+    test_health_monitor,
     test_linearizable_reads,
     test_log_divergence,
     test_log_writer,
@@ -141,16 +141,16 @@ IN_A_CORE: dict[Plant, Callable[[], object]] = {
 
 IN_A_NODE: dict[Plant, Callable[[], object]] = {
     consensus.stalled_disk_not_noticed: led(
-        test_health.test_a_leader_whose_disk_ends_no_write_gives_way_to_one_that_reported_fit
+        test_health_monitor.test_a_leader_whose_disk_ends_no_write_gives_way_to_one_that_reported_fit
     ),
     consensus.unfit_leader_stays: led(
-        test_health.test_a_leader_whose_disk_ends_no_write_gives_way_to_one_that_reported_fit
+        test_health_monitor.test_a_leader_whose_disk_ends_no_write_gives_way_to_one_that_reported_fit
     ),
     consensus.damaged_member_campaigns: led(
-        test_health.test_a_damaged_node_campaigns_only_where_all_others_are_damaged_too
+        test_health_monitor.test_a_damaged_node_campaigns_only_where_all_others_are_damaged_too
     ),
     consensus.member_without_room_is_as_quick_as_others: led(
-        test_health.test_a_leader_without_room_gives_way_and_waits_longer_than_others_to_campaign
+        test_health_monitor.test_a_leader_without_room_gives_way_and_waits_longer_than_others_to_campaign
     ),
     consensus.divergence_not_noticed: (
         test_log_divergence.test_a_log_that_another_member_contradicts_too_is_refilled

@@ -10,7 +10,7 @@ from functools import partial
 
 import msgpack
 
-from broker.admin.group_members import parse_member
+from broker.admin.membership import parse_member
 from broker.cli.backup.backup_index import BackupIndex
 from broker.client.consumer.offset_reset_body import reset_offsets
 from broker.client.received_message import decompressed

@@ -6,7 +6,7 @@ the fields.
 
 from __future__ import annotations
 
-from broker.admin.group_members import leader_address
+from broker.admin.membership import leader_address
 from broker.context import BrokerContext
 from broker.delivery.fetch import Fetched, FetchRequest, fetch_limits
 from broker.delivery.message_reader import GetMessageStatus

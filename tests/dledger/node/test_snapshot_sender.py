@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from dledger.node.executor import Executor
-from dledger.node.health import LOOK_SECONDS
+from dledger.node.health_monitor import LOOK_SECONDS
 from dledger.node.lifecycle import Lifecycle
 from dledger.node.snapshot_sender import (
     PIECE_BYTES,

@@ -12,7 +12,7 @@ These codes are the project's own: RocketMQ's DLedger cannot change its members 
 
 from __future__ import annotations
 
-from broker.admin.group_members import members_json, parse_member
+from broker.admin.membership import members_json, parse_member
 from broker.config.node_config import NODE_NAME
 from broker.context import BrokerContext
 from broker.remoting.connection import Connection
