@@ -174,14 +174,13 @@ class TimerDispatcher(Dispatcher):
             ]
             mark = _key(due[-1])
             self._deliver(messages, Timer(*mark, len(due)), partial(self._advance_past, mark))
-        elif self._seconds:
-            first_ms = self._buckets[self._seconds[0]][0].deliver_ms
-            if not self._in_flight or first_ms > self._batcher.now_ms():
-                self._look_at(
-                    first_ms
-                )  # otherwise a pending message delays it, and its end calls us
-        elif self._machine.state.timer.waiting:
-            self._look_at((self._slot + 1) * SLOT_MS)
+        elif self._seconds or self._machine.state.timer.waiting:
+            next_ms = (self._slot + 1) * SLOT_MS
+            if self._seconds:
+                next_ms = self._buckets[self._seconds[0]][0].deliver_ms
+            # A message that is due already waits for a pending one, whose end calls us.
+            if not self._in_flight or next_ms > self._batcher.now_ms():
+                self._look_at(next_ms)
 
     def _drop_delivered(self) -> None:
         mark = self._mark

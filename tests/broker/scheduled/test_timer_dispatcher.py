@@ -14,6 +14,7 @@ from broker.group_commit.pending_batch import StoredEarlier
 from broker.remoting.protocol.codes import ResponseCode
 from broker.remoting.protocol.frame import Frame
 from broker.scheduled.in_flight_timers import InFlightTimers
+from broker.scheduled.timer_dispatcher import TimerDispatcher
 from broker.scheduled.timer_wheel import DELAY_MS_MAX, SLOT_MS, SLOTS, queue_of, slot_of
 from dledger.errors import NotLeaderError, ProposeError
 from store.message.record import MessageRecord
@@ -235,6 +236,31 @@ async def test_a_message_stored_only_after_its_time_is_not_passed_over(
     await late
     found = await wait(broker, 2)
     assert [record.body for record in found] == [b"a", b"b"]
+
+
+async def test_a_clock_that_jumps_while_a_message_is_pending_makes_nobody_look_all_the_time(
+    broker: SingleBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = 0
+    find = TimerDispatcher._find
+
+    def counted(dispatcher: TimerDispatcher) -> None:
+        nonlocal looks
+        looks += 1
+        find(dispatcher)
+
+    monkeypatch.setattr(TimerDispatcher, "_find", counted)
+    day_ms = 86_400_000
+    await send_at(broker, broker.wall_ms() + 2 * day_ms, b"b")
+    broker.log_executor.hold()
+    pending = asyncio.ensure_future(send_at(broker, broker.wall_ms() + 900, b"a"))
+    await asyncio.sleep(0.1)
+    broker.now_ms += day_ms
+    await asyncio.sleep(3)
+    assert looks < 10
+    broker.log_executor.release()
+    await pending
+    assert [record.body for record in await wait(broker, 1)] == [b"a"]
 
 
 async def test_timed_messages_wait_in_a_topic_of_the_broker_s_own(broker: SingleBroker) -> None:
