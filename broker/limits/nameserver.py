@@ -45,7 +45,8 @@ class NameServerLimits:
     to each registration."""
 
     routes_kept_max: int = 10_000
-    """Encoded answers in the cache."""
+    routes_kept_bytes_max: int = 64 << 20
+    """Encoded answers in the cache, before all are dropped. A longer one is not kept."""
 
 
 NAMESERVER = NameServerLimits()

@@ -113,6 +113,10 @@ class Frame:
     caller: object
     """The caller, set if access control is on."""
 
+    def forget_content(self) -> None:
+        """Frees the fields and the body of a request that is held. Its answer needs neither."""
+        self.ext, self.body = {}, b""
+
     @property
     def is_response(self) -> bool:
         return self.flag & FLAG_RESPONSE != 0

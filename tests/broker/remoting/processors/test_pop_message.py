@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from base64 import b64encode
+from collections.abc import Coroutine
 from typing import Any
 
 import orjson
@@ -11,6 +12,7 @@ import pytest
 
 from broker.limits import CONSUME
 from broker.pop.receipt_handle import ReceiptHandle
+from broker.remoting.connection import Connection
 from broker.remoting.processors import pop_message
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.frame import Frame
@@ -70,6 +72,30 @@ async def test_messages_are_received_and_acknowledged(broker: SingleBroker) -> N
     assert (await ack(broker, zero)).code == ResponseCode.NO_MESSAGE
     again = messages(await pop(broker))
     assert [(each.body, each.reconsume_times) for each in again] == [(b"0", 1), (b"2", 0)]
+
+
+@pytest.mark.parametrize("code", [RequestCode.POP_MESSAGE, RequestCode.NOTIFICATION])
+async def test_a_held_request_keeps_nothing_but_what_its_answer_needs(
+    broker: SingleBroker, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: list[Frame] = []
+    answered = pop_message._answered
+
+    def noted(connection: Connection, request: Frame, work: Any) -> Coroutine[Any, Any, None]:
+        held.append(request)
+        return answered(connection, request, work)
+
+    monkeypatch.setattr(pop_message, "_answered", noted)
+    await broker.create_topic("orders", 1)
+    fields = PLACE | {"maxMsgNums": "1", "invisibleTime": "10000", "pollTime": "9000"}
+    asking = asyncio.ensure_future(
+        broker.ask(code, fields | {"junk": "x" * 100_000}, bytes(100_000))
+    )
+    await asyncio.sleep(1)
+    (request,) = held
+    assert (request.ext, request.body) == ({}, b"")
+    await broker.send("orders", 0, b"x")
+    assert (await asking).code == ResponseCode.SUCCESS
 
 
 async def test_messages_of_several_queues_have_a_start_each(broker: SingleBroker) -> None:
