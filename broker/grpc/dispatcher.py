@@ -35,6 +35,9 @@ log = logging.getLogger(__name__)
 REPEATS_MAX = 2
 """Pace: how often a call with an unknown outcome is retried."""
 
+DECODED_FACTOR = 24
+"""An empty message within a message takes two bytes encoded, and up to 48 decoded."""
+
 Handler: TypeAlias = Callable[[Call, Any], Awaitable[Sequence[Message]]]
 """Serves a call: returns the message of the answer, or all messages of a stream."""
 
@@ -55,6 +58,12 @@ class Method:
     """Whether the answer is a stream."""
     repeatable: bool = False
     """Whether the call is idempotent, so that it is retried if its outcome is unknown."""
+    has_bodies: bool = False
+    """Whether most of a request are bodies of messages, which take no more memory decoded."""
+
+    def memory(self, body: bytes) -> int:
+        """The bytes that a request takes while it is in progress."""
+        return len(body) if self.has_bodies else DECODED_FACTOR * len(body)
 
 
 class Forwarding(Protocol):
@@ -91,12 +100,15 @@ class Dispatcher:
     async def serve(self, call: Call, body: bytes) -> Sequence[bytes]:
         """The encoded answers. Raises one of :data:`NOT_HERE`, but only for a forwarded call."""
         method = self.methods[call.method]
-        limits = self._limits
-        if self._calls >= limits.calls_max or self._bytes + len(body) > limits.bytes_max:
+        limits, size = self._limits, method.memory(body)
+        if self._calls >= limits.calls_max:
             busy = BusyError(self._calls, limits.calls_max, "calls are handled")
             return self._refused(method, busy)
+        if self._bytes + size > limits.bytes_max:
+            told = "bytes would be taken by calls in progress"
+            return self._refused(method, BusyError(self._bytes + size, limits.bytes_max, told))
         self._calls += 1
-        self._bytes += len(body)
+        self._bytes += size
         try:
             return await self._serve(call, method, body)
         except ANSWERED as error:
@@ -110,7 +122,7 @@ class Dispatcher:
             return [method.response(status=status).SerializeToString()]
         finally:
             self._calls -= 1
-            self._bytes -= len(body)
+            self._bytes -= size
 
     async def _serve(self, call: Call, method: Method, body: bytes) -> Sequence[bytes]:
         request = self.decoded(method.request, body)

@@ -46,16 +46,24 @@ class Telemetry:
 
         ``write`` is not called concurrently, and never after the end: grpcio would fail.
         """
-        waiting: asyncio.Queue[TelemetryCommand | None] = asyncio.Queue()
+        waiting: asyncio.Queue[bytes | None] = asyncio.Queue()
+        size = 0
+
+        def put(command: TelemetryCommand) -> None:
+            nonlocal size
+            waiting.put_nowait(encoded := command.SerializeToString())
+            size += len(encoded)
 
         def send(command: TelemetryCommand) -> None:
             # A client that does not read gets no more: commands are repeated, or not needed.
-            if waiting.qsize() < GRPC.commands_max:
-                waiting.put_nowait(command)
+            if waiting.qsize() < GRPC.commands_max and size < GRPC.command_bytes_max:
+                put(command)
 
         async def write_commands() -> None:
+            nonlocal size
             while (command := await waiting.get()) is not None:
-                await write(command.SerializeToString())
+                size -= len(command)
+                await write(command)
 
         session = Session(call, send)
         self._streams += 1
@@ -68,7 +76,7 @@ class Telemetry:
                 async for each in said:
                     await self._take(session, each)
             except ANSWERED as error:
-                waiting.put_nowait(TelemetryCommand(status=self._dispatcher.refused(error)))
+                put(TelemetryCommand(status=self._dispatcher.refused(error)))
                 if not begun:
                     await self._hear_out(said)
             self._clients.closed(session)
@@ -113,7 +121,7 @@ class Telemetry:
             settings = said.settings
             told = answered_settings(self._context, settings)
             session.call = self._dispatcher.checked(session.call, lambda: _access(settings))
-            session.settings = settings
+            session.settings = body
             self._clients.opened(session)
             session.send(TelemetryCommand(status=OK, settings=told))
         elif self._clients.session_of(session.call) is None:

@@ -20,7 +20,9 @@ class GrpcLimits:
     take the connection for lost."""
 
     commands_max: int = 64
-    """Messages that wait for one client that does not read its stream."""
+    command_bytes_max: int = 1 << 20
+    """Messages that wait for one client that does not read its stream, and their bytes. One message
+    may be longer."""
 
     settings_bytes_max: int = 128 << 10
     """Bytes of a client's settings, which are kept as long as its stream."""
@@ -33,7 +35,8 @@ class GrpcLimits:
     """With permissive TLS, connections whose first byte or handshake has not come yet."""
 
     bytes_max: int = 64 << 20
-    """Bytes of the requests in progress; above that further ones are refused as busy."""
+    """Bytes of the requests in progress; above that further ones are refused as busy. Requests
+    other than sends count 24 times: decoded they may take so much."""
 
     held_sends_max: int = 1_024
     """Of these calls, sends of clients beyond a quota; further ones are refused as busy."""
