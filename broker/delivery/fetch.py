@@ -294,7 +294,10 @@ class Delivery:
             return
         until = now + waits if not fetch.deadline else min(now + waits, fetch.deadline)
         run = partial(self._run_within_quotas, fetch)
-        held = HeldPull(request.topic, request.queue_id, NO_MESSAGE, run, request.owner)
+        held = HeldPull(
+            *(request.topic, request.queue_id, NO_MESSAGE, run),
+            *(request.owner, fetch.wanted.size),
+        )
         if now < until and self.long_polling.hold(held, until):
             fetch.held = held
         else:
