@@ -110,7 +110,8 @@ async def test_the_filter_of_a_pull_beyond_its_quota_counts_as_that_of_any_held_
     broker: SingleBroker,
 ) -> None:
     await broker.create_topic("slow")
-    await send(broker, "slow", 9)
+    for _ in range(9):
+        await send(broker, "slow", 1)
     await set_quota(broker, "topic.slow=consumeMessages=1")
     await broker.pull("slow", 0, 0, maxMsgNums="9")
     sql = {"expressionType": "SQL92", "subscription": "a > 1", "sysFlag": "6"}
