@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
 import msgpack
 from crc32c import crc32c
@@ -183,7 +184,7 @@ def unseal(frame: Bytes) -> memoryview:
     return content
 
 
-def unpack_fields(content: memoryview) -> object:
+def unpack_row(content: memoryview) -> Any:
     """What MessagePack bytes hold, if that is no map and no array within an array: each byte of
     nested arrays would become an object of seventy. Raises what ``msgpack.unpackb`` does, such as
     ``ValueError``."""
@@ -207,7 +208,7 @@ def decode_message(frame: Bytes) -> Message:
     """The message of one frame. Raises :class:`PeerError` naming what is wrong with it."""
     content = unseal(frame)
     try:
-        fields = unpack_fields(content)
+        fields = unpack_row(content)
     except (ValueError, msgpack.UnpackException) as error:
         raise PeerError(f"a peer frame of {len(frame)} bytes is no msgpack: {error}") from error
     if not isinstance(fields, list) or not fields or type(fields[0]) is not int:

@@ -21,13 +21,11 @@ from store.io.filesystem import File, FileSystem
 from store.log.entry import PADDING_SIZE, Entry
 from store.log.layout import lay_out, segment_start
 from store.log.log_reader import LogReader, Piece
+from store.log.room_ahead import RoomAhead
 from store.log.segment import ZERO_STEP, Segment, SegmentSpan
 
 # Descriptors kept open, most of them for reading old segments.
 OPEN_SEGMENTS_MAX = 128
-# How far the zeros run ahead of the entries: enough for a second of heavy load, and little enough
-# that a node that starts does not fill its disk's queue with zeros.
-ZEROED_AHEAD = 32 << 20
 # Bytes that stay in the page cache if nobody reads the log, and bytes dropped at a time.
 CACHE_KEPT = 64 << 20
 CACHE_STEP = 1 << 20
@@ -62,6 +60,7 @@ class CommitLog:
         self.end = 0
         self.synced_end = 0
         self._cached_from = -1
+        self._room = RoomAhead()
         self.reader = LogReader(self)
         """Reads everything that the files hold, also behind the log's end."""
 
@@ -90,6 +89,7 @@ class CommitLog:
             missing = end - self.end
             raise DiskFullError(f"{self.directory}: no room for {missing} bytes") from error
         self.end = end
+        self._room.appends += 1
 
     def begin_append(
         self,
@@ -117,6 +117,7 @@ class CommitLog:
         def ended(error: OSError | None) -> None:
             if error is None:
                 self.end = end
+                self._room.appends += 1
                 written()
                 self.synced_end = end
             then(error)
@@ -164,7 +165,7 @@ class CommitLog:
     def needs_preallocation(self) -> bool:
         """Whether :meth:`preallocate_next` has something to do, room on the disk permitting."""
         return any(
-            self._zeroed_end(start) < self._zeros_wanted(start, ZEROED_AHEAD // 2)
+            self._zeroed_end(start) < self._zeros_wanted(start, self._room.size // 2)
             for start in self._starts_ahead()
         )
 
@@ -172,8 +173,9 @@ class CommitLog:
         """Zeroes the current segment ahead of the log and, once half of it is used, the next one.
         Stops before the disk has less than ``min_free_bytes`` free; that is no error.
         """
+        self._room.sample(self.end)
         for start in self._starts_ahead():
-            wanted = self._zeros_wanted(start, ZEROED_AHEAD)
+            wanted = self._zeros_wanted(start, self._room.size)
             if self._zeroed_end(start) < wanted and self._has_free(self._step_size()):
                 self._prepare(self._segment_of(start), wanted)
 
@@ -353,7 +355,8 @@ class CommitLog:
         file = self._fs.open(segment.path)
         try:
             while segment.zeroed_end < wanted and not self._closing:
-                segment.zero_step(file)
+                if not self._room.reserved or not segment.allocate(file, wanted):
+                    segment.zero_step(file)
                 self._refused = False
                 if not self._has_free(self._step_size()):
                     break
@@ -379,7 +382,7 @@ class CommitLog:
         return [start, start + self.segment_size]
 
     def _step_size(self) -> int:
-        return min(ZERO_STEP, self.segment_size)
+        return min(self._room.reserved or ZERO_STEP, self.segment_size)
 
     def _has_free(self, size: int) -> bool:
         return self._fs.free_bytes(self.directory) >= self.min_free_bytes + size
