@@ -107,6 +107,16 @@ class DepartedBroker:
 
 
 @dataclass(frozen=True, slots=True)
+class Leaders:
+    """The leaders of all groups, for a change that each group keeps in its own log."""
+
+    addresses: Mapping[str, str]
+    """By broker name."""
+    gone: Sequence[str]
+    """The broker names without a registered process: no change reaches them."""
+
+
+@dataclass(frozen=True, slots=True)
 class TopicRoute:
     """The route of a topic, by broker name: the leaders' addresses, and the number of readable
     queues."""
@@ -173,25 +183,22 @@ class AdminClient:
 
     async def broker_names(self) -> list[BrokerName]:
         """Every registered broker name, in order."""
-        document = document_of(await self.ask_namesrv(RequestCode.GET_BROKER_CLUSTER_INFO))
-        table = document.get("brokerAddrTable", {})
-        return [
-            BrokerName(
-                name,
-                str(table[name].get("cluster", "")),
-                {int(key): address for key, address in table[name]["brokerAddrs"].items()},
-            )
-            for name in sorted(table)
-        ]
+        return _registered(await self._cluster_info())
 
     async def departed_brokers(self) -> list[DepartedBroker]:
         """The broker names without a process that the NameServer keeps, in order."""
-        document = document_of(await self.ask_namesrv(RequestCode.GET_BROKER_CLUSTER_INFO))
-        table = document.get("goneTable", {})
-        return [
-            DepartedBroker(name, table[name]["goneMillis"] / 1000, table[name]["members"])
-            for name in sorted(table)
-        ]
+        return _departed(await self._cluster_info())
+
+    async def leaders(self) -> Leaders:
+        """The leaders of all groups that the NameServer knows. Raises :class:`NoLeaderError`."""
+        document = await self._cluster_info()  # one answer: a group is registered or gone
+        return Leaders(
+            _with_leaders({name.name: name.master for name in _registered(document)}),
+            [each.name for each in _departed(document)],
+        )
+
+    async def _cluster_info(self) -> dict[str, Any]:
+        return document_of(await self.ask_namesrv(RequestCode.GET_BROKER_CLUSTER_INFO))
 
     async def masters(self, cluster: str | None = None) -> dict[str, str]:
         """The leaders' addresses by broker name, of one cluster or of all.
@@ -304,6 +311,26 @@ async def _aliases(address: str) -> set[str]:
     except (OSError, ValueError):  # also for invalid host names
         return {address}
     return {address, *(join_host_port(str(where[0]), port) for *_, where in found)}
+
+
+def _registered(document: Mapping[str, Any]) -> list[BrokerName]:
+    table = document.get("brokerAddrTable", {})
+    return [
+        BrokerName(
+            name,
+            str(table[name].get("cluster", "")),
+            {int(key): address for key, address in table[name]["brokerAddrs"].items()},
+        )
+        for name in sorted(table)
+    ]
+
+
+def _departed(document: Mapping[str, Any]) -> list[DepartedBroker]:
+    table = document.get("goneTable", {})
+    return [
+        DepartedBroker(name, table[name]["goneMillis"] / 1000, table[name]["members"])
+        for name in sorted(table)
+    ]
 
 
 def _with_leaders(masters: Mapping[str, str | None]) -> dict[str, str]:
