@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -230,6 +232,24 @@ def test_pruning_keeps_what_the_newest_need(
         "restore", url, "--backup", made[0], "--to", str(tmp_path / "target"), code=1
     )
     run("restore", url, "--to", str(tmp_path / "target"), "--nodes", "1", *PORTS)
+
+
+def test_what_cannot_be_listed_makes_no_backup(
+    run: Any, url: str, snapshots: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the backup would look whole without these files."""
+    whole = os.scandir
+
+    def unreadable(path: Any = ".") -> Any:
+        if str(path).endswith("/consumequeue"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return whole(path)
+
+    monkeypatch.setattr(os, "scandir", unreadable)
+    why = run("backup", "create", url, "--snapshot", str(snapshots[0]), code=1)
+    assert f"{snapshots[0]}/consumequeue: Input/output error" in why
+    monkeypatch.undo()
+    assert objects(url) == {}
 
 
 def test_a_list_that_leads_elsewhere_is_refused() -> None:
