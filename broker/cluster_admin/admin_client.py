@@ -17,7 +17,12 @@ from typing import Any, TypeVar
 
 from broker.cli.terminal.command_error import WHERE_A_NAMESERVER_IS, CommandError, UsageError
 from broker.remoting.client import RemotingClient
-from broker.remoting.protocol.codes import RequestCode, ResponseCode, refusal_words
+from broker.remoting.protocol.codes import (
+    UNAVAILABLE_CODES,
+    RequestCode,
+    ResponseCode,
+    refusal_words,
+)
 from broker.remoting.protocol.errors import CallError, ConnectFailedError
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.protocol.java_json import decode_json
@@ -48,9 +53,13 @@ ASK_AGAIN_SECONDS = 0.1
 class UnreachableError(CommandError):
     """No connection could be made, so the request was not sent."""
 
+    retriable = True
+
 
 class NoAnswerError(CommandError):
     """The request was sent, but no valid answer came."""
+
+    retriable = True
 
 
 class NoTopicError(CommandError):
@@ -66,6 +75,8 @@ class NoTopicError(CommandError):
 class NoLeaderError(CommandError):
     """A broker group has no leader that serves."""
 
+    retriable = True
+
 
 class RefusedError(CommandError):
     """The server answered with another code than success."""
@@ -75,6 +86,7 @@ class RefusedError(CommandError):
     ) -> None:
         self.code = code
         self.ext = ext or {}
+        self.retriable = code in UNAVAILABLE_CODES
         hint = ""
         if "AclException" in (remark or "") and not security_from(os.environ).credentials:
             hint = "; name an account: --profile FILE or $DLEDGER_PROFILE"
