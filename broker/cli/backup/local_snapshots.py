@@ -19,12 +19,20 @@ from broker.cluster_admin.snapshot_fetch import NotHereError, require_here
 from broker.cluster_admin.snapshot_requests import snapshot_requests
 from dledger.wire.endpoint import Endpoint
 
+LAG_ENTRIES_MAX = 10_000
+"""How far a node may be behind its leader, as for the alert ``DledgerPeerLags``: more than a busy
+leader writes while the nodes are asked."""
+
+REFILLING = "refilling"
+"""A voter that lost its disk (:attr:`NodeView.member`)."""
+
 
 @contextmanager
 def local_snapshots(groups: Sequence[GroupView]) -> Iterator[list[Path]]:
     """Makes new snapshots and gives their directories. They are removed at the end.
 
-    Raises :class:`CommandError` if a group has no node here, or a snapshot fails.
+    Raises :class:`CommandError` if a group has no node here that has what its group has, or a
+    snapshot fails.
     """
     nodes = [_node_here(group) for group in groups]
     with waiting(f"{len(nodes)} nodes make their snapshots"):
@@ -47,15 +55,39 @@ def local_snapshots(groups: Sequence[GroupView]) -> Iterator[list[Path]]:
 
 
 def _node_here(group: GroupView) -> NodeView:
-    """A node on this machine, if possible one that does not lead."""
-    nodes = sorted(group.nodes, key=lambda node: (node.role == LEADER, node.node))
-    for node in nodes:
-        if node.http is not None and node.role != DOWN and _is_here(node.http):
+    """A node on this machine that has what its group has, if possible one that does not lead.
+
+    Raises :class:`CommandError` with what is wrong with those that are here.
+    """
+    here = [
+        node
+        for node in sorted(group.nodes, key=lambda node: (node.role == LEADER, node.node))
+        if node.http is not None and node.role != DOWN and _is_here(node.http)
+    ]
+    if not here:
+        raise CommandError(
+            f"no node of {group.group} runs on this machine; run this where one does, name the "
+            "groups with --group, or back up a snapshot with --snapshot"
+        )
+    lacks = {node.node: _what_it_lacks(node) for node in here}
+    for node in here:
+        if not lacks[node.node]:
             return node
+    told = "; ".join(f"{name} {what}" for name, what in lacks.items())
     raise CommandError(
-        f"no node of {group.group} runs on this machine; run this where one does, name the groups "
-        "with --group, or back up a snapshot with --snapshot"
+        f"{told}: run this on another machine, or back up a snapshot with --snapshot all the same"
     )
+
+
+def _what_it_lacks(node: NodeView) -> str:
+    """Why a backup of this node would be old or damaged; empty: it would not."""
+    if node.lag_entries is None:
+        return "knows no leader, so it may be far behind"
+    if node.lag_entries > LAG_ENTRIES_MAX:
+        return f"is {node.lag_entries:,} entries behind"
+    if node.refilling is not None or node.member == REFILLING:
+        return "is being refilled"
+    return "has damaged entries" if node.damage else ""
 
 
 def _is_here(address: str) -> bool:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from broker.admin.group_health import LEADER
-from broker.cli.backup.local_snapshots import _node_here
+from broker.cli.backup.local_snapshots import LAG_ENTRIES_MAX, _node_here
 from broker.cli.terminal.command_error import CommandError
 from broker.cluster_admin.cluster_view import DOWN, GroupView, NodeView
 
@@ -32,3 +35,22 @@ def test_a_follower_of_this_machine_goes_before_the_leader() -> None:
 def test_a_group_without_a_node_on_this_machine_is_told() -> None:
     with pytest.raises(CommandError, match="no node of g runs on this machine"):
         _node_here(group((LEADER, ELSEWHERE), ("follower", ELSEWHERE)))
+
+
+@pytest.mark.parametrize(
+    ("lacks", "told"),
+    [
+        ({"lag_entries": None}, "knows no leader"),
+        ({"lag_entries": LAG_ENTRIES_MAX + 1}, "10,001 entries behind"),
+        ({"refilling": "5 of 7 MiB"}, "is being refilled"),
+        ({"member": "refilling"}, "is being refilled"),
+        ({"damage": ["entry 7"]}, "has damaged entries"),
+    ],
+)
+def test_a_node_that_lacks_something_makes_no_backup(lacks: dict[str, Any], told: str) -> None:
+    view = group(("follower", HERE), (LEADER, HERE))
+    old, leader = view.nodes
+    behind = replace(old, **lacks)
+    assert _node_here(replace(view, nodes=[behind, leader])) is leader
+    with pytest.raises(CommandError, match=f"g/n0 {told}"):
+        _node_here(replace(view, nodes=[behind, replace(leader, http=ELSEWHERE)]))
