@@ -124,7 +124,10 @@ def settings_options(command: F) -> F:
 @settings_options
 @cluster_options
 def create(*, name: str, namesrv: str, output: Output, **given: int | None) -> None:
-    """Create a group on the broker groups that lack it. Consumers create missing groups with defaults."""
+    """Create a group on all broker groups. Consumers create missing groups with defaults.
+
+    Where it exists its settings stay.
+    """
 
     async def work(admin: AdminClient) -> dict[str, dict[str, Any] | None]:
         await create_group(admin, name, _given(given))
