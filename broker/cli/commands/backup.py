@@ -13,7 +13,7 @@ import click
 
 from broker.cli.backup.backup_index import BackupIndex, BackupReplica, backup_name
 from broker.cli.backup.backup_store import BackupStore, snapshot_files
-from broker.cli.backup.local_snapshots import local_snapshots
+from broker.cli.backup.local_snapshots import LocalSnapshots, local_snapshots
 from broker.cli.backup.snapshot_choice import find_snapshots, newest_of_each_group
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.exit_codes import EXIT_FAILED
@@ -73,31 +73,31 @@ def create(
 ) -> int:
     """Back up one replica of each group. Files that the store has are not sent again.
 
-    Exits 1 if a group has no running node: the backup lacks it.
+    Exits 1 if a group has no running node, because the backup lacks it, and if a snapshot that was
+    made for the backup cannot be removed.
     """
     store = BackupStore(url)
     gone: list[str] = []
     with ExitStack() as taken:
         if snapshot is None:
             groups, gone = _chosen(run_admin(namesrv, view_groups), names)
-            directories = taken.enter_context(local_snapshots(groups))
+            made = taken.enter_context(local_snapshots(groups))
         else:
-            directories = [snapshot]
-        found = newest_of_each_group(find_snapshots(OsFileSystem(), directories))
+            made = LocalSnapshots([snapshot])
+        found = newest_of_each_group(find_snapshots(OsFileSystem(), made.directories))
         if unknown := sorted(set(names) - found.keys()):
             raise UsageError(f"{snapshot} has no group {unknown[0]}; it has {', '.join(found)}")
         sources = [source for group, source in found.items() if not names or group in names]
         index, sent = _send(store, sources)
     if not output.document({**_described(index), "sent_bytes": sent, "gone_groups": gone}):
         print(f"{index.name}: {index.size:,} bytes, {sent:,} of them sent")
-    if not gone:
-        return 0
-    print(
-        f"dledger backup: {_unregistered(gone)}: the backup lacks it; name the other groups with "
-        "--group if that is right",
-        file=sys.stderr,
-    )
-    return EXIT_FAILED
+    if gone:
+        print(
+            f"dledger backup: {_unregistered(gone)}: the backup lacks it; name the other groups "
+            "with --group if that is right",
+            file=sys.stderr,
+        )
+    return EXIT_FAILED if gone or made.left else 0
 
 
 def _chosen(

@@ -1,4 +1,4 @@
-"""A backup of a running cluster lacks no group without a word."""
+"""A backup of a running cluster says what it lacks, and what it leaves behind."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from broker.admin.group_health import LEADER
+from broker.cli.backup.local_snapshots import LocalSnapshots
 from broker.cli.command_line import run_command
 from broker.cli.commands import backup
 from broker.cluster_admin.cluster_view import DOWN, GroupView, NodeView
@@ -31,15 +32,19 @@ def create(
     """Backs up this cluster; returns exit code, document and stderr."""
     replicas = tmp_path / "replicas"
     write_replicas(replicas)
+    left: list[Path] = []
 
     @contextmanager
-    def snapshots(groups: Sequence[GroupView]) -> Iterator[list[Path]]:
-        yield [replicas / group.group / "n1" for group in groups]
+    def snapshots(groups: Sequence[GroupView]) -> Iterator[LocalSnapshots]:
+        made = LocalSnapshots([replicas / group.group / "n1" for group in groups])
+        yield made
+        made.left += left
 
     monkeypatch.setattr(backup, "run_admin", lambda _namesrv, _work: CLUSTER)
     monkeypatch.setattr(backup, "local_snapshots", snapshots)
 
-    def create(*options: str) -> tuple[int, Any, str]:
+    def create(*options: str, leaves: tuple[Path, ...] = ()) -> tuple[int, Any, str]:
+        left[:] = leaves
         code = run_command(["backup", "create", f"file://{tmp_path}/store", *options, "--json"])
         out, err = capsys.readouterr()
         return code, json.loads(out) if out else None, err
@@ -59,6 +64,12 @@ def test_who_names_the_other_groups_knows(create: Any) -> None:
     code, document, told = create("--group", "broker-a")
     assert (code, told) == (0, "")
     assert document["gone_groups"] == []
+
+
+def test_a_snapshot_that_stays_behind_is_a_failure(create: Any) -> None:
+    code, document, _ = create("--group", "broker-a", leaves=(Path("snapshots/1"),))
+    assert code == 1
+    assert [each["group"] for each in document["replicas"]] == ["broker-a"]
 
 
 def test_a_backup_of_nothing_is_none(create: Any) -> None:
