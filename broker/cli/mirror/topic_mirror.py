@@ -29,7 +29,6 @@ from broker.cluster_admin.offset_resets import EARLIEST, LATEST, offset_at
 from broker.cluster_admin.peeking import Peek, Window
 from broker.cluster_admin.topics import QueueView, view_queues
 from broker.remoting.protocol.errors import CallError
-from store.message.compressed_body import SYS_FLAG_COMPRESSED, SYS_FLAG_COMPRESSION_TYPE
 
 log = logging.getLogger("dledger.mirror")
 
@@ -306,20 +305,13 @@ def _batches(pulled: list[ReceivedMessage]) -> Iterator[list[ReceivedMessage]]:
     for message in pulled:
         more = len(message.raw_body)
         full = size + more > BATCH_BYTES or len(batch) == BATCH_MESSAGES
-        if batch and (full or _compression(message) != _compression(batch[0])):
+        if batch and (full or message.compressed != batch[0].compressed):
             yield batch
             batch, size = [], 0
         batch.append(message)
         size += more
     if batch:
         yield batch
-
-
-def _compression(message: ReceivedMessage) -> int:
-    """The bits of SYSFLAG that say how the stored body is compressed."""
-    flags = message.record.sys_flag
-    kind = SYS_FLAG_COMPRESSED | SYS_FLAG_COMPRESSION_TYPE
-    return flags & kind if flags & SYS_FLAG_COMPRESSED else 0
 
 
 def _copy(message: ReceivedMessage) -> Message:
@@ -330,7 +322,7 @@ def _copy(message: ReceivedMessage) -> Message:
             message.raw_body,
             properties=copied_properties(message),
             flag=message.record.flag,
-            compressed=_compression(message),
+            compressed=message.compressed,
         )
     except IllegalMessageError as error:
         queue = message.queue

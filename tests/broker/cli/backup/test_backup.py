@@ -77,6 +77,20 @@ def test_a_backup_is_listed_and_restored(
     assert sorted(path.name for path in tmp_path.glob("target*")) == ["target"]
 
 
+def test_a_restore_onto_a_link_fills_the_directory_behind_it(
+    run: Any, snapshots: list[Path], tmp_path: Path
+) -> None:
+    disk = tmp_path / "disk/data"
+    disk.mkdir(parents=True)
+    link = tmp_path / "data"
+    link.symlink_to(disk)
+    run("restore", str(snapshots[0]), "--to", str(link), "--nodes", "1", *PORTS)
+    assert link.is_symlink()
+    assert (disk / "broker-a/n0/commitlog").is_dir()
+    assert run("verify", str(link))["consistent"] is True
+    assert sorted(path.name for path in disk.parent.iterdir()) == ["data"]
+
+
 def test_of_several_groups_one_replica_each_is_enough(
     run: Any, url: str, snapshots: list[Path], tmp_path: Path
 ) -> None:
