@@ -41,7 +41,7 @@ NEW_QUEUES_SECONDS = 30.0
 """How often a mirror that follows looks for new queues of the source, as clients ask for routes."""
 
 TOLD_SECONDS = 30.0
-"""How often it is told that a copy has no answer."""
+"""How often it is told of a queue what its mirror waits for."""
 
 PRODUCER = ProducerConfig(
     deadline_seconds=10 * 365 * 86_400.0,  # a copy that is given up could be stored later
@@ -233,18 +233,20 @@ class TopicMirror:
 
     async def _copy_queue(self, link: Link, end: int | None) -> None:
         """Copies up to below ``end``, or without end. It waits while the source is unavailable."""
-        told = None
+        loop = asyncio.get_running_loop()
+        failed, tell_at = False, loop.time()
         while True:
             try:
-                if told is not None:
+                if failed:
                     await self._require_unchanged(link)
                 await self._copy_on(link, end)
                 return
             except FAILURES as error:
                 if not error.retriable:
                     raise
-                if told != (why := (link.next_offset, str(error))):
-                    told = why
+                failed = True
+                if loop.time() >= tell_at:
+                    tell_at = loop.time() + TOLD_SECONDS
                     log.warning("%s: %s; will be retried", self._topic, error)
             await asyncio.sleep(TRY_AGAIN_SECONDS)
 

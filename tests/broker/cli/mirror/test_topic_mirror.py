@@ -168,7 +168,7 @@ async def test_a_new_queue_without_a_place_in_the_target_ends_the_mirror(
         both.source.topics[TOPIC] = 2
         await asyncio.sleep(NEW_QUEUES_SECONDS + 5)
         with pytest.raises(CommandError, match="2 queues in the source, but 1 here"):
-            await both.follow
+            await asyncio.wait_for(both.follow, 1)
 
 
 async def test_bodies_are_copied_as_they_are_stored(loop: NetworkedLoop) -> None:
@@ -195,7 +195,7 @@ async def test_a_source_that_leads_no_more_for_long_is_waited_for(loop: Networke
         both.store(b"one")
         await asyncio.sleep(1)
         both.here.overrides[RequestCode.PULL_MESSAGE] = deposed
-        both.store(b"two")
+        both.store(b"two")  # wakes the pull that waits
         await asyncio.sleep(5 * LEADER_SECONDS)
         both.here.overrides.clear()
         both.store(b"three")
@@ -208,11 +208,12 @@ async def test_a_source_that_lost_what_was_copied_ends_the_mirror(loop: Networke
         both.store(b"one", b"two")
         await asyncio.sleep(1)
         both.here.group.queues.clear()
-        await both.source.fail_over(both.here)
-        both.source.brokers[-1].store(TOPIC, 0, b"another")
-        await asyncio.sleep(60)
+        leader = await both.source.fail_over(both.here)
+        await asyncio.sleep(1)
+        leader.store(TOPIC, 0, b"another")
+        await asyncio.sleep(1)
         with pytest.raises(CommandError, match="another message is at offset 0"):
-            await both.follow
+            await asyncio.wait_for(both.follow, 1)
         assert both.bodies() == [b"one", b"two"]
 
 
@@ -221,15 +222,15 @@ async def test_a_source_that_was_away_for_long_is_looked_at_again(loop: Networke
         both.store(b"one")
         await asyncio.sleep(1)
         both.here.overrides[RequestCode.PULL_MESSAGE] = deposed
-        both.store(b"two")  # wakes the pull
+        both.store(b"two")  # wakes the pull that waits
         await asyncio.sleep(2 * LEADER_SECONDS)
         other = Group("broker-a", first_offsets={(TOPIC, 0): 5})
-        other.append(TOPIC, 0, [(b"another", b"")])
+        other.append(TOPIC, 0, [(b"another", b""), (b"and one more", b"")])
         both.here.group.queues = other.queues
         both.here.overrides.clear()
         await asyncio.sleep(2 * LEADER_SECONDS)
         with pytest.raises(CommandError, match="is not the queue that was copied"):
-            await both.follow
+            await asyncio.wait_for(both.follow, 1)
 
 
 async def test_a_message_without_room_for_its_origin_ends_the_mirror(loop: NetworkedLoop) -> None:
@@ -239,4 +240,4 @@ async def test_a_message_without_room_for_its_origin_ends_the_mirror(loop: Netwo
         both.here.store(TOPIC, 0, b"long", properties=long)
         await asyncio.sleep(1)
         with pytest.raises(CommandError, match="the message at offset 1 of queue 0 of broker-a"):
-            await both.follow
+            await asyncio.wait_for(both.follow, 1)
