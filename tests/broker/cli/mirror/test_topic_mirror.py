@@ -14,9 +14,11 @@ from broker.cli.terminal.command_error import CommandError
 from broker.client.client_identity import ClientIdentity
 from broker.client.producer.producer import Producer
 from broker.cluster_admin.admin_client import LEADER_SECONDS, AdminClient
+from broker.cluster_admin.peeking import HOLD_MS
 from broker.remoting.client import RemotingClient
 from broker.remoting.connection import Connection
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
+from broker.remoting.protocol.ext_fields import ext_str
 from broker.remoting.protocol.frame import Frame
 from store.message.properties import encode_properties
 from tests.broker.client.fake_cluster import (
@@ -65,17 +67,20 @@ class Mirrored:
             count=self._count,
         )
         self.follow: asyncio.Task[None]
+        self._holding: asyncio.Task[None]
 
     async def begin(self) -> None:
         for cluster in (self.source, self.target):
             await cluster.start()
         await self._producer.start()
+        self._holding = asyncio.create_task(self._hold_pulls())
         self.follow = asyncio.create_task(self.mirror.follow())
         await asyncio.sleep(1)
 
     async def end(self) -> None:
-        self.follow.cancel()
-        await asyncio.gather(self.follow, return_exceptions=True)
+        for task in (self.follow, self._holding):
+            task.cancel()
+        await asyncio.gather(self.follow, self._holding, return_exceptions=True)
         await self._producer.close()
         for client in self._clients:
             await client.close()
@@ -103,6 +108,16 @@ class Mirrored:
             flag = sys_flag.to_bytes(4, "big")
             stored.record = record[:SYS_FLAG_AT] + flag + record[SYS_FLAG_AT + 4 :]
         self.here.run_held_pulls()
+
+    async def _hold_pulls(self) -> None:
+        """The source holds pulls for as long as they ask for, and not for ever."""
+        while True:
+            await asyncio.sleep(HOLD_MS / 1000)
+            for broker in self.source.brokers:
+                held, broker.held = broker.held, []
+                for connection, request in held:
+                    following = {"nextBeginOffset": ext_str(request, "queueOffset")}
+                    connection.respond(request, ResponseCode.PULL_NOT_FOUND, ext=following)
 
     def _count(self, count: int) -> None:
         self.copied += count
