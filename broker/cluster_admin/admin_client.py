@@ -202,12 +202,16 @@ class AdminClient:
         return _departed(await self._cluster_info())
 
     async def leaders(self) -> Leaders:
-        """The leaders of all groups that the NameServer knows. Raises :class:`NoLeaderError`."""
+        """The leaders of all groups that the NameServer knows.
+
+        Raises :class:`CommandError` if there is none, and :class:`NoLeaderError`.
+        """
         document = await self._cluster_info()  # one answer: a group is registered or gone
-        return Leaders(
-            _with_leaders({name.name: name.master for name in _registered(document)}),
-            [each.name for each in _departed(document)],
-        )
+        masters = {name.name: name.master for name in _registered(document)}
+        gone = [each.name for each in _departed(document)]
+        if not masters:
+            raise CommandError(f"no broker is registered; gone are: {', '.join(gone) or 'none'}")
+        return Leaders(_with_leaders(masters), gone)
 
     async def _cluster_info(self) -> dict[str, Any]:
         return document_of(await self.ask_namesrv(RequestCode.GET_BROKER_CLUSTER_INFO))

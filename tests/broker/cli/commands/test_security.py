@@ -151,3 +151,10 @@ def test_keys_are_not_sealed_again_without_a_word_in_a_group_without_a_node(comm
     assert code == 1
     assert document == {"resealed": 2, "gone_groups": ["b"]}
     assert "no node of b is registered" in told
+
+
+def test_without_any_group_nothing_is_said_to_be_done(command: Run) -> None:
+    for words in (("reseal",), ("user", "add", "app-1")):
+        code, document, told = command(Groups(gone=("b",)), *words)
+        assert (code, document) == (1, None)
+        assert "no broker" in told
