@@ -49,7 +49,7 @@ def test_a_group_without_a_node_on_this_machine_is_told() -> None:
     ("lacks", "told"),
     [
         ({"lag_entries": None}, "knows no leader"),
-        ({"lag_entries": LAG_ENTRIES_MAX + 1}, "10,001 entries behind"),
+        ({"lag_entries": LAG_ENTRIES_MAX + 1}, "is 10,001 entries behind"),
         ({"refilling": "5 of 7 MiB"}, "is being refilled"),
         ({"member": "refilling"}, "is being refilled"),
         ({"damage": ["entry 7"]}, "has damaged entries"),

@@ -99,14 +99,18 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 
 
 def test_a_group_without_a_node_is_told(command: Run) -> None:
-    for words in (("add", "new-1"), ("set", "app-1", "--new-key"), ("remove", "app-1", "--yes")):
-        groups = Groups(gone=("b",), a=["app-1"])
+    for words in (
+        ("add", "new-app"),
+        ("set", "first-app", "--new-key"),
+        ("remove", "first-app", "--yes"),
+    ):
+        groups = Groups(gone=("b",), a=["first-app"])
         code, document, told = command(groups, "user", *words)
         assert code == 1, words
         assert document["gone_groups"] == ["b"]
         assert "no node of b is registered" in told
-        assert groups.accounts["a"] == {"add": ["app-1", "new-1"], "remove": []}.get(
-            words[0], ["app-1"]
+        assert groups.accounts["a"] == {"add": ["first-app", "new-app"], "remove": []}.get(
+            words[0], ["first-app"]
         )
 
 
@@ -115,46 +119,46 @@ def test_a_change_of_the_leader_does_not_leave_an_account_in_half_of_the_groups(
     command: Run, deposed: tuple[str, ...]
 ) -> None:
     groups = Groups(deposed=deposed, a=[], b=[])
-    code, document, told = command(groups, "user", "add", "app-1")
+    code, document, told = command(groups, "user", "add", "first-app")
     assert (code, told) == (0, "")
-    assert groups.accounts == {"a": ["app-1"], "b": ["app-1"]}
+    assert groups.accounts == {"a": ["first-app"], "b": ["first-app"]}
     assert groups.keys == {name: {document["secret_key"]} for name in "ab"}
 
-    groups = Groups(deposed=deposed, a=["app-1"], b=["app-1"])
-    assert command(groups, "user", "remove", "app-1", "--yes")[0] == 0
+    groups = Groups(deposed=deposed, a=["first-app"], b=["first-app"])
+    assert command(groups, "user", "remove", "first-app", "--yes")[0] == 0
     assert groups.accounts == {"a": [], "b": []}
 
 
 def test_a_change_makes_no_account_where_there_is_none(command: Run) -> None:
-    for words in (("set", "app-1", "--new-key"), ("add", "app-1")):
-        groups = Groups(a=["app-1"], b=[])
+    for words in (("set", "first-app", "--new-key"), ("add", "first-app")):
+        groups = Groups(a=["first-app"], b=[])
         code, _, told = command(groups, "user", *words)
         assert code == 1
-        assert "app-1 is not on b" in told
-        assert groups.accounts == {"a": ["app-1"], "b": []}
+        assert "first-app is not on b" in told
+        assert groups.accounts == {"a": ["first-app"], "b": []}
         assert groups.keys == {"a": set(), "b": set()}
 
 
 def test_an_account_that_is_there_or_not_is_told(command: Run) -> None:
     for words, told in (
-        (("add", "app-1"), "there is an account app-1"),
-        (("set", "app-2", "--new-key"), "there is no account app-2"),
-        (("remove", "app-2", "--yes"), "there is no account app-2"),
+        (("add", "first-app"), "there is an account first-app"),
+        (("set", "second-app", "--new-key"), "there is no account second-app"),
+        (("remove", "second-app", "--yes"), "there is no account second-app"),
     ):
-        code, _, err = command(Groups(a=["app-1"], b=["app-1"]), "user", *words)
+        code, _, err = command(Groups(a=["first-app"], b=["first-app"]), "user", *words)
         assert code == 1
         assert told in err
 
 
 def test_keys_are_not_sealed_again_without_a_word_in_a_group_without_a_node(command: Run) -> None:
-    code, document, told = command(Groups(gone=("b",), a=["app-1", "app-2"]), "reseal")
+    code, document, told = command(Groups(gone=("b",), a=["first-app", "second-app"]), "reseal")
     assert code == 1
     assert document == {"resealed": 2, "gone_groups": ["b"]}
     assert "no node of b is registered" in told
 
 
 def test_without_any_group_nothing_is_said_to_be_done(command: Run) -> None:
-    for words in (("reseal",), ("user", "add", "app-1")):
+    for words in (("reseal",), ("user", "add", "first-app")):
         code, document, told = command(Groups(gone=("b",)), *words)
         assert (code, document) == (1, None)
         assert "no broker" in told
