@@ -273,6 +273,10 @@ class ReplicaStore(ReplicaReads):
             time_ms=time_ms,
         )
 
+    def discard_snapshot(self, target: str) -> None:
+        """Removes a snapshot that was made in the directory ``target``."""
+        self._fs.remove_tree(target)
+
     @property
     def needs_preallocation(self) -> bool:
         """Whether :meth:`preallocate_next` has something to do, if the disk has room."""

@@ -212,6 +212,17 @@ class ResponseCode(IntEnum):
     GO_AWAY = 1500
 
 
+UNAVAILABLE_CODES = frozenset(
+    {
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.FLOW_CONTROL,
+        ResponseCode.NOT_LEADER_FOR_QUEUE,
+        ResponseCode.GO_AWAY,
+    }
+)
+"""The leader may serve the request, or this node a moment later."""
+
 RESPONSE_WORDS: Mapping[int, str] = {
     ResponseCode.SUCCESS: "done",
     ResponseCode.SYSTEM_ERROR: "request failed",
