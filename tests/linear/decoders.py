@@ -54,6 +54,7 @@ from tests.linear.feeding import (
     like_sent,
     locks,
     members_registered,
+    nested_ranges,
     one_frame,
     peer,
     produced,
@@ -155,6 +156,7 @@ DECODERS = [
     ),
     Decoder("properties in a batch", lambda data: batch(batched(data) * 2), PROPERTY_SHAPES),
     Decoder("filter expression", text(parse_selector), SQL_SHAPES),
+    Decoder("nested filter expression", nested_ranges, LETTERS),
     Decoder(
         "number that a filter compares",
         both(selected_by("a = 1.5"), selected_by("a = 1"), selected_by("a > 1")),
