@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -24,11 +25,13 @@ from broker.delivery.message_reader import (
     MessageReader,
     PullLimits,
 )
+from broker.delivery.offset_quota import check_offset_quota
 from broker.delivery.offset_resets import OffsetResetter, PendingResets
 from broker.delivery.queue_locks import QueueLocks
 from broker.delivery.replica_selection import ReplicaSelection
 from broker.errors import (
     ForbiddenError,
+    QuotaExceededError,
     RefusedError,
     StaleSubscriptionError,
     UnknownQueueError,
@@ -37,7 +40,7 @@ from broker.errors import (
 )
 from broker.filter.subscription import ALL, TAG_TYPE, Subscription
 from broker.group_commit.batcher import Batcher
-from broker.limits import CONSUME, STATE
+from broker.limits import CONSUME
 from broker.metrics.broker_metrics import MessageRates
 from broker.quotas.throttle import NOBODY, Caller, Throttle
 from broker.state.state_machine import BrokerStateMachine
@@ -272,10 +275,8 @@ class Delivery:
             return
         if resets and resets.is_pending(group, topic, queue_id):
             return
-        if (
-            self._machine.state.offset_count < STATE.offsets_max
-            or batcher.offset(group, topic, queue_id) is not None
-        ):
+        with suppress(QuotaExceededError):
+            check_offset_quota(batcher, group, topic, (queue_id,))
             batcher.add_lazy_offset(group, topic, queue_id, offset)
 
     # --- running a fetch

@@ -17,7 +17,8 @@ from typing import NamedTuple, TypeAlias
 from broker.delivery.long_polling import LongPolling
 from broker.delivery.message_lookup import MessageLookup
 from broker.delivery.message_reader import MessageReader
-from broker.errors import REFUSALS, Refusal
+from broker.delivery.offset_quota import check_offset_quota
+from broker.errors import REFUSALS, QuotaExceededError, Refusal
 from broker.group_commit.batcher import Batcher
 from broker.state.commands import Command, CommitOffset, PopForget
 from store.errors import StoreError
@@ -169,6 +170,11 @@ class OffsetReset:
             return
         group, topic = self._request.group, self._request.topic
         batcher, pending = self._resetter.batcher, self._resetter.pending
+        try:
+            check_offset_quota(batcher, group, topic, list(self._offsets))
+        except QuotaExceededError as error:
+            self._done(None, error)
+            return
         if not force:
             for queue_id, offset in self._offsets.items():
                 consumed = batcher.offset(group, topic, queue_id)

@@ -103,6 +103,10 @@ class Batcher:
         self._pending_state = PendingState(applied)
         self.pop_queue = self._pending_state.pop.queue
         """A group's deliveries by POP, as they will be once everything pending is applied."""
+        self.offset = self._pending_state.offset
+        """A group's offset, or None, as it will be once everything pending is applied."""
+        self.offset_count = self._pending_state.offset_count
+        """The number of offsets then, at most."""
         self._lazy_timer: asyncio.TimerHandle | None = None
 
     # --- for the flows that add messages and commands
@@ -150,10 +154,6 @@ class Batcher:
         """The offset behind the last message that this leader has proposed for the queue. No
         consumer can be further."""
         return self._next_offsets.end_offset(topic, queue_id)
-
-    def offset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """A group's offset as it will be once everything pending is applied."""
-        return self._pending_state.offset(group, topic, queue_id)
 
     def add_message(
         self, topic: str, queue_id: int, message: PendingMessage, waiter: Waiter

@@ -89,6 +89,10 @@ class PendingState:
         pending = self._offsets.get(key)
         return self._applied.state.offset(*key) if pending is None else pending[1]
 
+    def offset_count(self) -> int:
+        """The number of offsets, at most: a pending one that replaces another counts as well."""
+        return self._applied.state.offset_count + len(self._offsets) + len(self._lazy)
+
     def add(self, batch: PendingBatch, command: Command) -> None:
         """Adds a command that ``batch`` holds."""
         self.pop.add(batch, command)

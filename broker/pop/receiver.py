@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 from broker.delivery.first_offset import begins_at_end
 from broker.delivery.message_reader import MessageReader
+from broker.delivery.offset_quota import check_offset_quota
 from broker.delivery.replica_selection import ReplicaSelection
 from broker.errors import REFUSALS, UnavailableError, UnknownGroupError, UnknownTopicError
 from broker.group_commit.batcher import Batcher
 from broker.group_commit.pending_pop import PendingPopQueue
-from broker.ingest.state_quota import check_offset_quota
 from broker.limits import CONSUME, STATE
 from broker.pop.dead_letters import DeadLetters, attempts_max
 from broker.pop.pop_request import PoppedMessage, PopRequest, PopResult, PopStatus
@@ -240,7 +240,7 @@ class Receiver:
                 raise UnknownGroupError(f"subscription group not exist, {group}")
             offset = batcher.offset(*key)
             if offset is None:
-                check_offset_quota(batcher, self._machine.state.offset_count, *key)
+                check_offset_quota(batcher, group, topic, (queue_id,))
                 offset = first
                 if attempt.request.from_end and begins_at_end(
                     self._machine, self._replicas, topic, queue_id
