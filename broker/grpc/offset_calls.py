@@ -16,7 +16,7 @@ from google.protobuf.message import Message as AnyMessage
 from broker.context import BrokerContext
 from broker.delivery.fetch import Fetched, FetchRequest, fetch_limits
 from broker.filter.subscription import ALL
-from broker.grpc.access import consumes
+from broker.grpc.access import caller_of, consumes
 from broker.grpc.call import Call, name_of
 from broker.grpc.consume_calls import ANSWER_SECONDS, checked_group, expression_type
 from broker.grpc.protocol.definition_pb2 import Code, MessageQueue, QueryOffsetPolicy
@@ -103,6 +103,7 @@ class OffsetCalls:
             expression=expression.expression or ALL,
             expression_type=expression_type(expression),
             hold_seconds=seconds,
+            caller=caller_of(call),
         )
         fetched = await self._fetched(wanted)
         records = [record for part in fetched.parts for record in iter_records(part)]
