@@ -9,6 +9,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message as AnyMessage
 
 from broker.context import BrokerContext
+from broker.delivery.inflated_bodies import inflated_size
 from broker.delivery.message_filter import MessageFilter, message_filter
 from broker.filter.subscription import ALL, SQL_TYPE, TAG_TYPE
 from broker.grpc.access import caller_of, consumes
@@ -107,6 +108,7 @@ class ConsumeCalls:
             client_id=call.client_id,
             auto_renew=request.auto_renew,
             caller=caller_of(call),
+            size_of=inflated_size,
         )
 
     def _filter(self, given: FilterExpression) -> MessageFilter:

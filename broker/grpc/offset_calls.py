@@ -15,6 +15,7 @@ from google.protobuf.message import Message as AnyMessage
 
 from broker.context import BrokerContext
 from broker.delivery.fetch import Fetched, FetchRequest, fetch_limits
+from broker.delivery.inflated_bodies import inflated
 from broker.filter.subscription import ALL
 from broker.grpc.access import caller_of, consumes
 from broker.grpc.call import Call, name_of
@@ -43,7 +44,6 @@ from broker.security.authorize import Access
 from dledger.errors import NotServingError
 from dledger.settle import settle
 from store.io.filesystem import Bytes
-from store.message.record import iter_records
 
 READ_SECONDS = 3.0
 """Pace: how long a call waits for an offset to be confirmed."""
@@ -106,12 +106,16 @@ class OffsetCalls:
             caller=caller_of(call),
         )
         fetched = await self._fetched(wanted)
-        records = [record for part in fetched.parts for record in iter_records(part)]
+        messages, _, rest_at = inflated(fetched.parts)
+        next_offset = fetched.found.next_offset if rest_at is None else rest_at
         nothing = BadCallError(Code.MESSAGE_NOT_FOUND, "no message")
         return [
-            PullMessageResponse(status=OK if records else status_of(nothing)),
-            *(PullMessageResponse(message=message_of(each, queue.topic)) for each in records),
-            PullMessageResponse(next_offset=fetched.found.next_offset),
+            PullMessageResponse(status=OK if messages else status_of(nothing)),
+            *(
+                PullMessageResponse(message=message_of(record, queue.topic, body))
+                for record, body in messages
+            ),
+            PullMessageResponse(next_offset=next_offset),
         ]
 
     async def update(self, call: Call, request: UpdateOffsetRequest) -> Sequence[AnyMessage]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import socket
-from contextlib import suppress
 from struct import Struct
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from broker.delivery.inflated_bodies import inflated_body
 from broker.grpc import property_names as names
 from broker.grpc.protocol.definition_pb2 import (
     DigestType,
@@ -18,19 +18,17 @@ from broker.grpc.protocol.definition_pb2 import (
     SystemProperties,
 )
 from broker.grpc.received_messages import body_digest
-from broker.limits import BODY_LIMITS
 from broker.remoting.protocol.ext_fields import INT32_MAX
-from store.message.compressed_body import SYS_FLAG_COMPRESSED, decompress_body
 from store.message.record import MessageRecord
 
 _HOST = Struct(">4si")
 
 
-def message_of(record: MessageRecord, topic: Resource) -> Message:
+def message_of(record: MessageRecord, topic: Resource, body: bytes | None = None) -> Message:
     """The message of a record; its topic is named as in the client's request.
 
     A compressed body is decompressed, because RocketMQ 4 has compressions that gRPC clients do not
-    know.
+    know; unless the caller has done so, and gives the ``body``.
     """
     properties = record.property_map
     system = SystemProperties(
@@ -58,10 +56,7 @@ def message_of(record: MessageRecord, topic: Resource) -> Message:
     if names.DEAD_LETTER_TOPIC in properties:
         system.dead_letter_queue.topic = properties[names.DEAD_LETTER_TOPIC]
         system.dead_letter_queue.message_id = properties.get(names.DEAD_LETTER_MESSAGE_ID, "")
-    body = record.body
-    if record.sys_flag & SYS_FLAG_COMPRESSED:
-        with suppress(ValueError):  # otherwise it stays as stored
-            body = decompress_body(body, record.sys_flag, BODY_LIMITS.inflated_size)
+    body = inflated_body(record) if body is None else body
     system.body_digest.type = DigestType.MD5
     system.body_digest.checksum = body_digest(DigestType.MD5, body)
     users = {name: value for name, value in properties.items() if name not in names.RESERVED}

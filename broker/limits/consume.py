@@ -10,7 +10,10 @@ class ConsumeLimits:
     """Limits of deliveries."""
 
     pull_messages_max: int = 1024
+
     pull_bytes_max: int = 4 << 20
+    """Bytes of the messages of one answer to a consumer. Over HTTP and gRPC, where the broker
+    decompresses them, these are the bytes after that. A single message may have more."""
 
     long_poll_seconds_max: float = 60.0
     """How long a request is held, longer than any client waits."""

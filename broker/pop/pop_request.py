@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -39,6 +40,8 @@ class PopRequest:
     (:mod:`broker.pop.auto_renewal`)."""
     caller: Caller = NOBODY
     """The caller whose quotas count."""
+    size_of: Callable[[Bytes], int] = len
+    """The bytes that a record has in the answer."""
     from_end: bool = False
     """A group without an offset in the queue begins at its end; otherwise at its first message."""
 

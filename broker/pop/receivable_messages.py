@@ -7,7 +7,7 @@ while an earlier one of its message group is not acknowledged.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from struct import Struct
@@ -60,6 +60,18 @@ class ReceivableMessages:
     """Offsets of visible deliveries that the filter does not match."""
     waiting: list[tuple[int, int]] = field(default_factory=list)
     """New messages that wait for their message group: (offset, hash of the group)."""
+    size: int = 0
+    """The bytes in the answer of the messages to receive."""
+    is_full: bool = False
+    """The answer has no room for the next message."""
+
+    def has_room(self, search: Search, record: Bytes) -> bool:
+        """Counts a message to receive, if it fits into the answer. One message always fits."""
+        if not self.is_full:
+            before, size = search.size_before + self.size, search.size_of(record)
+            self.is_full = before > 0 and before + size > CONSUME.pull_bytes_max
+            self.size += 0 if self.is_full else size
+        return not self.is_full
 
 
 class Search(NamedTuple):
@@ -74,6 +86,10 @@ class Search(NamedTuple):
     """The most messages to receive."""
     room: int
     """The most new deliveries to make."""
+    size_of: Callable[[Bytes], int] = len
+    """The bytes that a record has in the answer."""
+    size_before: int = 0
+    """The bytes that the answer has already, of other queues."""
 
 
 class ReceivableMessageFinder:
@@ -117,7 +133,9 @@ class ReceivableMessageFinder:
         parts = await self._load([*ranges, *new_ranges])
         for (offset, delivery), code, record in zip(again, codes, parts, strict=False):
             self._sort(search, receivable, Candidate(offset, record, delivery), code)
-        if found is not None and new_ranges:
+        if receivable.is_full and new_ranges:
+            receivable.next_offset = first
+        elif found is not None and new_ranges:
             new = parts[len(ranges) :]
             if search.wanted.selector is not None:
                 found, new = selected(search.wanted.selector, first, found, new, limits)
@@ -169,7 +187,7 @@ class ReceivableMessageFinder:
             selector is not None and not selector.matches(properties_of(each.record))
         ):
             receivable.unwanted.append(each.offset)
-        else:
+        elif receivable.has_room(search, each.record):
             receivable.receive.append(each)
 
     @staticmethod
@@ -186,7 +204,11 @@ class ReceivableMessageFinder:
                     if group_hash in blocked or len(receivable.receive) >= search.messages:
                         continue
                     blocked.add(group_hash)
-                receivable.receive.append(Candidate(offset, record, None))
+                if receivable.has_room(search, record):
+                    receivable.receive.append(Candidate(offset, record, None))
+                elif not search.fifo:
+                    receivable.next_offset = offset
+                    return
 
 
 def _visible(search: Search, pending: PendingPopQueue) -> list[tuple[int, PopDelivery]]:

@@ -59,6 +59,18 @@ class _Received(NamedTuple):
     committed: asyncio.Future[None]
     messages: Sequence[PoppedMessage]
     rest: int = 0
+    size: int = 0
+    """The bytes of the messages in the answer."""
+
+
+class _Look(NamedTuple):
+    """The result of a look at one queue."""
+
+    received: _Received | None
+    has_too_many: bool
+    """The group has too many deliveries there."""
+    answer_is_full: bool
+    """The next message has no room in the answer."""
 
 
 class Taken(NamedTuple):
@@ -117,20 +129,24 @@ class Receiver:
             ]
         full = False
         left = 0 if received else min(max(request.max_messages, 1), CONSUME.pop_messages_max)
+        size = 0
         visible_ms: list[int] = []
         for queue_id in queues:
             if left <= 0:
                 break
             try:
-                got, is_full = await self._take_from(attempt, attempt.key(queue_id), left)
+                look = await self._take_from(attempt, attempt.key(queue_id), left, size)
             except UnavailableError:
                 if received:
                     break
                 raise
-            full |= is_full
-            if got is not None:
-                received.append(got)
-                left -= len(got.messages)
+            full |= look.has_too_many
+            if look.received is not None:
+                received.append(look.received)
+                left -= len(look.received.messages)
+                size += look.received.size
+            if look.answer_is_full:
+                break
             pending = self._batcher.pop_queue(attempt.key(queue_id))
             next_ms = None if pending is None else pending.next_visible_ms(attempt.now_ms)
             if next_ms is not None:
@@ -186,10 +202,10 @@ class Receiver:
         return _Received(committed, [self._popped(attempt, key, *each) for each in given])
 
     async def _take_from(
-        self, attempt: _Attempt, key: PopKey, messages: int
-    ) -> tuple[_Received | None, bool]:
-        """The messages of one queue for the request, and whether the group has too many deliveries
-        there."""
+        self, attempt: _Attempt, key: PopKey, messages: int, size_before: int
+    ) -> _Look:
+        """The messages of one queue for the request. The answer has ``size_before`` bytes
+        already."""
         batcher = self._batcher
         while True:
             pending = self._cursor(attempt, key)
@@ -209,6 +225,8 @@ class Receiver:
                     attempt.now_ms,
                     messages,
                     room,
+                    attempt.request.size_of,
+                    size_before,
                 )
                 before = pending.queue.next_offset
                 try:
@@ -225,7 +243,7 @@ class Receiver:
                     continue
                 got, again = self._give(attempt, key, pending, receivable)
                 if not again:
-                    return got, got is None and room <= 0
+                    return _Look(got, got is None and room <= 0, receivable.is_full)
 
     def _cursor(self, attempt: _Attempt, key: PopKey) -> PendingPopQueue:
         """The group's deliveries in the queue. The first time, the cursor is written to the log:
@@ -284,7 +302,7 @@ class Receiver:
             self._popped(attempt, key, each.offset, each.record, deliveries[each.offset])
             for each in receivable.receive
         ]
-        return _Received(committed, messages, max(rest, 0)), False
+        return _Received(committed, messages, max(rest, 0), receivable.size), False
 
     def _bury(self, attempt: _Attempt, key: PopKey, receivable: ReceivableMessages) -> bool:
         """Stores dead letters; returns whether any was stored. The others are retried with each
