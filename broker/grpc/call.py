@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from broker.grpc.protocol.definition_pb2 import Resource
 from broker.remoting.protocol.addresses import NO_HOST, host_bytes
 from broker.security.authorize import EVERYBODY, Caller
 from dledger.wire.endpoint import Endpoint, EndpointError
+
+
+def _hold_anything(_size: int) -> None:
+    """Outside a dispatcher nothing is counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,9 @@ class Call:
     """Whether the client uses TLS with this broker."""
     caller: Caller = EVERYBODY
     """The caller, once it was checked."""
+    hold: Callable[[int], None] = field(default=_hold_anything, compare=False, repr=False)
+    """Counts so many bytes that are made of the request, until the call ends. Raises
+    :class:`~dledger.errors.BusyError`."""
 
     @property
     def client_id(self) -> str:

@@ -19,10 +19,11 @@ from google.protobuf.message import DecodeError, Message
 from broker.errors import NOT_HERE, WrongStateError, reason_of
 from broker.grpc.access import GrpcAccess
 from broker.grpc.call import Call
+from broker.grpc.call_budget import CallBudget
 from broker.grpc.protocol.definition_pb2 import Code, Status
 from broker.grpc.statuses import ANSWERED, BadCallError, NoAnswerError, status_of
 from broker.leader_wait import LeaderWait
-from broker.limits import GRPC, GrpcLimits
+from broker.limits import GRPC
 from broker.security.authorize import DESCRIBE, Access
 from dledger.errors import (
     BusyError,
@@ -40,6 +41,9 @@ DECODED_FACTOR = 24
 
 Handler: TypeAlias = Callable[[Call, Any], Awaitable[Sequence[Message]]]
 """Serves a call: returns the message of the answer, or all messages of a stream."""
+
+OnEnd: TypeAlias = Callable[[Callable[[object], None]], None]
+"""Takes what is called when a call has ended, with any value."""
 
 
 def _describe(_request: Any) -> Iterable[Access]:
@@ -83,34 +87,37 @@ class Dispatcher:
         access: GrpcAccess | None,
         state_is_wrong: Callable[[], bool],
         refusals: Counter[str],
-        limits: GrpcLimits = GRPC,
     ) -> None:
         """``state_is_wrong``: whether this node's state differs from its group's. ``refusals``
         counts refusals by reason."""
+        self.budget = CallBudget()
         self.methods = methods
         self.refusals = refusals
         self._forwarder = forwarder
         self._leader_wait = leader_wait
         self._access = access
         self._state_is_wrong = state_is_wrong
-        self._limits = limits
-        self._calls = 0
-        self._bytes = 0
 
-    async def serve(self, call: Call, body: bytes) -> Sequence[bytes]:
-        """The encoded answers. Raises one of :data:`NOT_HERE`, but only for a forwarded call."""
+    async def serve(self, call: Call, body: bytes, on_end: OnEnd | None = None) -> Sequence[bytes]:
+        """The encoded answers. Raises one of :data:`NOT_HERE`, but only for a forwarded call.
+
+        ``on_end`` is told what to call when the client has read the answers, or is gone: until then
+        the call and its answers count. None: the answers are counted elsewhere.
+        """
         method = self.methods[call.method]
-        limits, size = self._limits, method.memory(body)
-        if self._calls >= limits.calls_max:
-            busy = BusyError(self._calls, limits.calls_max, "calls are handled")
-            return self._refused(method, busy)
-        if self._bytes + size > limits.bytes_max:
-            told = "bytes would be taken by calls in progress"
-            return self._refused(method, BusyError(self._bytes + size, limits.bytes_max, told))
-        self._calls += 1
-        self._bytes += size
+        size = method.memory(body)
         try:
-            return await self._serve(call, method, body)
+            lease = self.budget.begin(size, is_large=method.streams)
+        except BusyError as busy:
+            return self._refused(method, busy)
+        if on_end is not None:
+            on_end(lease.end)
+        try:
+            counted = replace(call, hold=lambda more: lease.hold(size + more))
+            answers = await self._serve(counted, method, body)
+            if on_end is not None:
+                lease.answered(sum(map(len, answers)))
+            return answers
         except ANSWERED as error:
             if call.forwarded and isinstance(error, NOT_HERE):
                 raise
@@ -121,8 +128,9 @@ class Dispatcher:
             status = Status(code=Code.INTERNAL_SERVER_ERROR, message="internal error")
             return [method.response(status=status).SerializeToString()]
         finally:
-            self._calls -= 1
-            self._bytes -= size
+            lease.hold(0)
+            if on_end is None:
+                lease.end()
 
     async def _serve(self, call: Call, method: Method, body: bytes) -> Sequence[bytes]:
         request = self.decoded(method.request, body)
@@ -153,7 +161,7 @@ class Dispatcher:
             call = replace(call, caller=self._access.check(call, needed))
         if self._state_is_wrong():
             raise WrongStateError
-        if len(call.client_id) > self._limits.name_size_max:
+        if len(call.client_id) > GRPC.name_size_max:
             raise BadCallError(Code.CLIENT_ID_REQUIRED, "x-mq-client-id is too long")
         return call
 

@@ -26,7 +26,7 @@ from broker.grpc.protocol.service_pb2 import (
     SendMessageResponse,
     SendResultEntry,
 )
-from broker.grpc.received_messages import Received, received_message
+from broker.grpc.received_messages import Received, received_messages
 from broker.grpc.remote_client import parse_transaction_id, transaction_id
 from broker.grpc.statuses import ANSWERED, OK, BadCallError, status_of
 from broker.limits import GRPC
@@ -85,10 +85,10 @@ class SendCalls:
             )
         context = self._context
         now_ms, size_max = context.wall_clock(), context.config.max_message_size
-        received = [received_message(each, now_ms, size_max) for each in request.messages]
+        received = received_messages(request.messages, now_ms, size_max, call.hold)
         caller = partial(caller_of, call)
         owes = self._owes(received, caller)
-        with self._held.holding(request.ByteSize()) if owes else nullcontext():
+        with self._held.holding(_size(request, received)) if owes else nullcontext():
             submitted = [self._submitted(each, call.born_host, caller) for each in received]
             results = await asyncio.gather(*submitted, return_exceptions=True)
         for result in results:
@@ -169,6 +169,12 @@ class SendCalls:
 
         self._context.recalls.recall(name_of(request.topic), request.recall_handle, done)
         return [RecallMessageResponse(status=OK, message_id=await recalled)]
+
+
+def _size(request: SendMessageRequest, received: Iterable[Received]) -> int:
+    """The bytes of a send, after decompression."""
+    pairs = zip(request.messages, received, strict=True)
+    return request.ByteSize() + sum(len(made.body) - len(sent.body) for sent, made in pairs)
 
 
 def send_access(request: SendMessageRequest) -> Iterable[Access]:

@@ -30,7 +30,8 @@ class BodyLimits:
     """The depth of nested arrays and objects of such JSON, the same as for standard JSON."""
 
     inflated_size: int = 16 * 1024 * 1024
-    """Bytes of a body after decompression, as many as for a plain one."""
+    """Bytes of a body after decompression, as many as for a plain one. All GZIP bodies of one gRPC
+    send together have as many."""
 
     expression_size: int = 64 * 1024
     """Characters of a subscription's expression. Answers about its group contain it."""

@@ -10,7 +10,8 @@ class GrpcLimits:
     """Limits of the gRPC port."""
 
     calls_max: int = 4_096
-    """Calls in progress, of all connections; further ones are refused as busy."""
+    """Calls whose answer the client has not read yet, of all connections; further ones are refused
+    as busy."""
 
     streams_max: int = 4_096
     """Telemetry streams: each client has one. Each takes about 50 KB."""
@@ -35,8 +36,15 @@ class GrpcLimits:
     """With permissive TLS, connections whose first byte or handshake has not come yet."""
 
     bytes_max: int = 64 << 20
-    """Bytes of the requests in progress; above that further ones are refused as busy. Requests
-    other than sends count 24 times: decoded they may take so much."""
+    """Bytes of the requests in progress; above that further ones are refused as busy. Sends count
+    after decompression, other requests 24 times: decoded they may take so much."""
+
+    unread_max: int = 256 << 20
+    """Bytes of answers, and of commands in streams, that clients have not read, of all connections.
+    Above that a call with a larger answer is refused as busy, and no larger command is sent."""
+
+    unread_each: int = 4 << 10
+    """The part of each answer that is not counted: an answer to a send always fits."""
 
     held_sends_max: int = 1_024
     """Of these calls, sends of clients beyond a quota; further ones are refused as busy."""
