@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -25,13 +24,12 @@ from broker.delivery.message_reader import (
     MessageReader,
     PullLimits,
 )
-from broker.delivery.offset_quota import check_offset_quota
+from broker.delivery.offset_quota import queues_without_room
 from broker.delivery.offset_resets import OffsetResetter, PendingResets
 from broker.delivery.queue_locks import QueueLocks
 from broker.delivery.replica_selection import ReplicaSelection
 from broker.errors import (
     ForbiddenError,
-    QuotaExceededError,
     RefusedError,
     StaleSubscriptionError,
     UnknownQueueError,
@@ -275,8 +273,7 @@ class Delivery:
             return
         if resets and resets.is_pending(group, topic, queue_id):
             return
-        with suppress(QuotaExceededError):
-            check_offset_quota(batcher, group, topic, (queue_id,))
+        if not queues_without_room(batcher, group, topic, (queue_id,)):
             batcher.add_lazy_offset(group, topic, queue_id, offset)
 
     # --- running a fetch
