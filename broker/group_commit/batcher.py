@@ -24,7 +24,7 @@ from broker.group_commit.pending_batch import (
     Waiter,
     command_bytes,
 )
-from broker.group_commit.pending_state import PendingState, Totals
+from broker.group_commit.pending_state import LAZY_SECONDS, PendingState, Totals
 from broker.group_commit.ports import Applied, Proposer
 from broker.group_commit.store_clock import StoreClock
 from broker.limits import PRODUCE
@@ -51,9 +51,6 @@ from store.message.scheduled_topics import SCHEDULE_TOPIC, with_deliver_times
 PIPELINE_ENTRIES = 2
 ENTRY_BYTES = 4 << 20
 """The limit of a batch. A single request above it becomes an entry of its own."""
-
-LAZY_SECONDS = 1.0
-"""How long an offset of a pull request may wait for an entry."""
 
 _pending_bytes_max = PRODUCE.pending_bytes_max  # looked up for each message
 
@@ -335,6 +332,9 @@ class Batcher:
 
     def _lazy_due(self) -> None:
         self._lazy_timer = None
+        if self._closed:  # commits stall, and with each second another batch would wait
+            self._lazy_timer = self._loop.call_later(LAZY_SECONDS, self._lazy_due)
+            return
         while self._pending_state.has_lazy_offsets:  # they may fill more than one entry
             self._take_lazy_offsets(self._open)
             self._closed.append(self._open)

@@ -27,6 +27,9 @@ from broker.state.commands import (
 )
 from broker.topics_and_groups import GroupConfig, TopicConfig
 
+LAZY_SECONDS = 1.0
+"""How long an offset of a pull request may wait for an entry."""
+
 K = TypeVar("K")
 V = TypeVar("V")
 

@@ -248,6 +248,16 @@ def proposals_taken_during_a_handover(patch: Patch) -> None:
     patch.set(LeaderState, "check_may_propose", generous)
 
 
+def check_quorum_put_off_by_each_late_tick(patch: Patch) -> None:
+    put_off = LeaderState._put_off_check_if_late
+
+    def always(leader_state: LeaderState, now: float) -> None:
+        leader_state._check_put_off_at = 0.0
+        put_off(leader_state, now)
+
+    patch.set(LeaderState, "_put_off_check_if_late", always)
+
+
 def late_read_joins_a_round_under_way(patch: Patch) -> None:
     add = ReadRounds.add
 

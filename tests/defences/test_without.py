@@ -133,6 +133,9 @@ IN_A_CORE: dict[Plant, Callable[[], object]] = {
     consensus.those_who_leave_are_not_told: scenario("a8_removed_follower_learns_it_from_the_log"),
     consensus.handed_over_before_all_is_there: scenario("a11_transfer_waits_for_the_target"),
     consensus.proposals_taken_during_a_handover: scenario("a11_transfer_waits_for_the_target"),
+    consensus.check_quorum_put_off_by_each_late_tick: scenario(
+        "a7_late_ticks_of_a_leader_that_hears_nobody"
+    ),
     consensus.late_read_joins_a_round_under_way: scenario("reads_one_round_confirms_many"),
     consensus.lease_from_the_answer_on: test_lease.test_a_lease_begins_when_its_round_was_sent,
     consensus.lease_kept_after_an_order: scenario("reads_no_lease_after_an_order"),
