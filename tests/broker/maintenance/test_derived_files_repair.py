@@ -14,6 +14,7 @@ import pytest
 from broker.maintenance.derived_files_check import DerivedFilesCheck
 from broker.remoting.protocol.codes import ResponseCode
 from dledger.node import scrubber
+from store.errors import DerivedDamageError
 from store.index.queue_tails import decode_tails, read_tails
 from store.io.filesystem import Bytes, File
 from store.io.os_filesystem import OsFileSystem
@@ -179,13 +180,18 @@ async def test_what_a_reader_finds_wrong_is_made_again_at_once_while_a_pass_goes
     monkeypatch.setattr(scrubber, "PIECE_BYTES", 1)  # an entry
     async with running_broker(loop, tmp_path, **SETTINGS) as broker:
         await filled(broker)
-        scrub = broker.broker.context.node.scrubber
+        context = broker.broker.context
+        scrub = context.node.scrubber
         scrub._bytes_per_second = 1000  # about an entry
         await asyncio.sleep(6)
         assert 0.05 < scrub.progress < 0.25
         (path,) = (tmp_path / kind).iterdir()
         whole = path.read_bytes()
         path.unlink()
-        scrub.suspect_derived(0)
-        await asyncio.sleep(40)
+        if kind == "keyindex":
+            with pytest.raises(DerivedDamageError):
+                context.machine.keys.lookup(1, 0, 1 << 50, 1)
+        else:
+            assert (await broker.pull("orders", 1, 0)).code == ResponseCode.SYSTEM_ERROR
+        await asyncio.sleep(60)
         assert path.read_bytes() == whole
