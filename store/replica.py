@@ -302,16 +302,18 @@ class ReplicaStore(ReplicaReads):
         """Replaces a damaged entry by a peer's; see :mod:`store.log.entry_repair`.
 
         Background thread, and committed entries only. Raises :class:`~store.errors.StoreError`
-        if the entry does not fit, and :class:`FatalDiskError`.
+        if the entry does not fit, :class:`~store.errors.DiskFullError`, after which it counts as
+        damaged still, and :class:`FatalDiskError`.
         """
-        with self._writing("repairing an entry"):
+        with self._writing("repairing an entry", may_be_full_for="a damaged entry"):
             known = self._marks.committed_end
             repair_entry(self._fs, self._directory, self._log, self._index, entry, known_end=known)
 
     def repair_row(self, index: int) -> bool:
         """Repairs the index row of an intact entry, and the padding behind it, if they are corrupt.
 
-        Committed entries only. Returns whether it did. Raises :class:`FatalDiskError`.
+        Committed entries only. Returns whether it did: on a full disk it does not. Raises
+        :class:`FatalDiskError`.
         """
         with self._writing("repairing a row of the entry index"):
             return mend_alone(self._fs, self._directory, self._log, self._index, index)

@@ -232,11 +232,6 @@ class OsLock:
             os.close(fd)
 
 
-def _open_to_read(path: str) -> int:
-    """A descriptor of a file. Others are refused at once: to open a pipe waits for who writes."""
-    return _regular(path, os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
-
-
 def _regular(path: str, fd: int) -> int:
     """The descriptor, if it is one of a file; closes it if not."""
     mode = os.fstat(fd).st_mode
@@ -277,7 +272,9 @@ class OsFileSystem:
 
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> OsFile:
         if not writable and not create:
-            return OsFile(path, _open_to_read(path), self._writes)
+            # Other files are refused at once: to open a pipe waits for who writes.
+            fd = self._open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            return OsFile(path, _regular(path, fd), self._writes)
         flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC
         if create:
             flags |= os.O_CREAT

@@ -138,7 +138,7 @@ class CommitLog:
         self.synced_end = min(self.synced_end, end)
         start = segment_start(end, self.segment_size)
         while start < old_end:
-            segment = self.segments[start]
+            segment = self._segment_of(start)
             segment.clear(max(end - start, 0), min(old_end - start, segment.size))
             self._dirty[start] = segment
             start += self.segment_size
@@ -153,6 +153,7 @@ class CommitLog:
     def remove_segment(self, segment: Segment) -> None:
         """Removes the file and its place in the table; :meth:`sync_directory` makes it durable."""
         self.segments.pop(segment.start, None)
+        self._opened.pop(segment.start, None)
         segment.close()
         self._fs.remove(segment.path)
 
@@ -195,7 +196,7 @@ class CommitLog:
             size = min(kept_from, start + self.segment_size) - position
             segment = self.segments.get(start)
             if segment is not None:
-                self._open_for_reading(segment).drop_cached(size, position - start)
+                self._open(segment).drop_cached(size, position - start)
             position += size
         self._cached_from = position
 
@@ -253,7 +254,7 @@ class CommitLog:
         """The file of a segment as this log reads and writes it; None if there is none."""
         segment = self.segments.get(start)
         try:
-            return None if segment is None else self._open_for_reading(segment)
+            return None if segment is None else self._open(segment)
         except FileNotFoundError:
             return None
 
@@ -314,7 +315,7 @@ class CommitLog:
         now = self.segments.get(segment_start(position, self.segment_size))
         return now is not segment or position < self.first_position
 
-    def _open_for_reading(self, segment: Segment) -> File:
+    def _open(self, segment: Segment) -> File:
         opened = segment.opened
         if opened is not None:
             return opened
@@ -336,19 +337,19 @@ class CommitLog:
                 return
 
     def _segment_of(self, position: int) -> Segment:
-        """The segment in which ``position`` lies, made where it does not exist yet."""
+        """The segment in which ``position`` lies, open; made where it does not exist yet."""
         start = segment_start(position, self.segment_size)
         segment = self.segments.get(start)
-        if segment is not None:
-            return segment
-        with self._table:
-            segment = self.segments.get(start)
-            if segment is None:
-                segment = self.new_segment(start)
-                segment.create()
-                self.segments[start] = segment
-                self._opened[start] = None
-                self._close_oldest()
+        if segment is None:
+            with self._table:
+                segment = self.segments.get(start)
+                if segment is None:
+                    segment = self.new_segment(start)
+                    segment.create()
+                    self.segments[start] = segment
+                    self._opened[start] = None
+                    self._close_oldest()
+        self._open(segment)
         return segment
 
     def _prepare(self, segment: Segment, wanted: int) -> None:

@@ -65,8 +65,9 @@ class Segment:
         self.zeroed_end = min(self._file.size(), self.size)
 
     def adopt(self) -> None:
-        """Takes a file that exists."""
+        """Takes the size of a file that exists, and closes it: a log may have very many."""
         self.zeroed_end = min(self.file.size(), self.size)
+        self.close()
 
     @property
     def opened(self) -> File | None:

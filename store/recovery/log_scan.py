@@ -175,6 +175,7 @@ def scan(log: CommitLog, found: LogScan, mark: DurableMark) -> Hole:
             found.add(entry)
             if entry.position < mark.position <= found.end:
                 _check_mark(found, mark, log, entry.position)
+        log.synced_end = found.end  # nobody writes meanwhile, so files below may be closed
         if window.hole is not None:
             return window.hole
 

@@ -268,6 +268,7 @@ class Recovery:
             if self._config.alone:
                 raise DamagedError(segment.path, 0, "the segment file is missing")
             segment.create()
+            segment.adopt()
             log.segments[segment.start] = segment
         if missing:
             log.sync_directory()

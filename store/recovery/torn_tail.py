@@ -48,6 +48,7 @@ def clean_tail(log: CommitLog, end: int, durable_position: int) -> int:
         if segment.start + segment.size > durable_position:
             _write_again(log, segment, durable_position, end)
             segment.sync()
+            segment.close()
     if removed:
         log.sync_directory()
     return torn
