@@ -29,7 +29,8 @@ from store.io.filesystem import Bytes
 from store.log.entry import HEADER, HEADER_SIZE, EntryKind
 from store.message.batch import pending_bytes
 from store.message.properties import UNIQUE_KEY, find_property
-from store.message.record import MessageRecord, PendingMessage
+from store.message.record import MessageRecord, PendingMessage, key_hash
+from store.message.scheduled_topics import TIMER_TOPIC
 
 
 class RetryUndecidedError(ProposeError):
@@ -116,6 +117,13 @@ class Deduplicator:
             known.waiters.append(waiter)
         else:
             self._batcher.add_messages(topic, queue_id, messages, waiter)
+
+    def knows_timed(self, properties: bytes) -> bool:
+        """Whether an earlier try of a message with these properties may be on the timer wheel."""
+        key = find_property(properties, UNIQUE_KEY)
+        if not key:
+            return False
+        return self._batcher.deduplication_index.get(key_hash(TIMER_TOPIC, key)) is not None
 
     def _finish(self, suspect: _SuspectedRetry, key: bytes) -> None:
         del self._suspects[suspect.topic, key]

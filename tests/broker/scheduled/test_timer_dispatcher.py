@@ -106,6 +106,26 @@ async def test_a_time_that_is_past_is_now(broker: SingleBroker, properties: str)
     assert broker.broker.context.machine.state.timer.waiting == 0
 
 
+async def test_a_retry_that_comes_after_its_time_is_stored_once(broker: SingleBroker) -> None:
+    properties = f"UNIQ_KEY\x01k\x02TIMER_DELIVER_MS\x01{broker.wall_ms() + 500}\x02"
+    first = await broker.send("orders", 0, b"m", properties)
+    await asyncio.sleep(3)
+    again = await broker.send("orders", 0, b"m", properties)
+    assert (again.code, again.ext) == (ResponseCode.SUCCESS, first.ext)
+    await asyncio.sleep(1)
+    assert [record.body for record in await received(broker)] == [b"m"]
+
+
+async def test_another_message_with_the_key_of_one_that_has_waited_comes_at_once(
+    broker: SingleBroker,
+) -> None:
+    properties = f"UNIQ_KEY\x01k\x02TIMER_DELIVER_MS\x01{broker.wall_ms() + 500}\x02"
+    for body in (b"first", b"other"):
+        await broker.send("orders", 0, body, properties)
+        await asyncio.sleep(1)
+    assert [record.body for record in await received(broker)] == [b"first", b"other"]
+
+
 async def test_what_was_delivered_at_its_time_does_not_wait_when_it_is_sent_on(
     broker: SingleBroker,
 ) -> None:
