@@ -31,7 +31,6 @@ from broker.errors import (
     UnknownQueueError,
 )
 from broker.group_commit.batcher import Batcher
-from broker.group_commit.pending_batch import QueueMessages
 from broker.ingest.auto_create import AutoCreateSettings, AutoCreator
 from broker.ingest.batch_body import decode_batch_body
 from broker.ingest.deduplication import Deduplicator
@@ -273,17 +272,14 @@ class Ingest:
         )
         if place.topic in REPUBLISHED_TOPICS:
             check_republished_size(message, batcher.request_bytes_max)
-        if commands:
-            batcher.add_in_one_entry(
-                [QueueMessages(place.topic, place.queue_id, (message,), waiter)], commands
+        for command in commands:
+            batcher.add_command(command)
+        if place.deliver_ms is not None and not request.topic.startswith(RETRY_PREFIX):
+            asked_ms = deliver_time(properties, now_ms)
+            waiter.recall_handle = handle_for(
+                request.topic, self._broker_name, asked_ms, properties
             )
-        else:
-            if place.deliver_ms is not None and not request.topic.startswith(RETRY_PREFIX):
-                asked_ms = deliver_time(properties, now_ms)
-                waiter.recall_handle = handle_for(
-                    request.topic, self._broker_name, asked_ms, properties
-                )
-            self._add(place, message, now_ms, waiter)
+        self._add(place, message, now_ms, waiter)
 
     def _half_message_placement(self, topic: str, queue_id: int, properties: bytes) -> Placement:
         opened = len(self._machine.state.transactions)

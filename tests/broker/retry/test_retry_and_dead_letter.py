@@ -227,6 +227,19 @@ async def test_what_a_client_returns_by_itself_waits_or_dies_like_what_it_sends_
     assert answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
 
 
+async def test_the_first_dead_letter_of_a_group_is_stored_once_though_it_is_sent_again(
+    broker: SingleBroker,
+) -> None:
+    """It creates the topic of the group's dead letters."""
+    await first_message(broker)
+    fields = {"j": "3", "l": "3"}
+    properties = "UNIQ_KEY\x01k\x02DELAY\x016\x02"
+    first = await broker.send(RETRY, 0, b"enough", properties, **fields)
+    again = await broker.send(RETRY, 0, b"enough", properties, **fields)
+    assert (again.code, again.ext) == (ResponseCode.SUCCESS, first.ext)
+    assert broker.broker.context.machine.end_offset(DEAD, 0) == 1
+
+
 async def test_attempts_are_counted_as_far_as_a_record_can_count(broker: SingleBroker) -> None:
     await broker.create_topic("orders")
     await broker.send("orders", 0, b"m", j=str(2**31 - 1))
