@@ -40,6 +40,13 @@ class RetryUndecidedError(ProposeError):
         super().__init__(f"it is unknown now whether this was sent before: {fault}")
 
 
+class QueueGoneError(ProposeError):
+    """The topic was deleted, or lost the queue, during the look-up. Nothing was written."""
+
+    def __init__(self, topic: str, queue_id: int) -> None:
+        super().__init__(f"the topic {topic} no longer has queue {queue_id}")
+
+
 class _SuspectedRetry:
     """A request that is being looked up or stored, and the waiters for its outcome."""
 
@@ -195,9 +202,14 @@ class Deduplicator:
         if self._batcher.term != suspect.term:
             self.fail(suspect, key, NotServingError())
             return
+        topic, queue_id = suspect.topic, suspect.queue_id
+        config = self._batcher.topic(topic)
+        if topic not in REPUBLISHED_TOPICS and (config is None or queue_id >= config.queues):
+            self.fail(suspect, key, QueueGoneError(topic, queue_id))
+            return
         storing = _Storing(self, suspect, key)
         try:
-            self._batcher.add_messages(suspect.topic, suspect.queue_id, suspect.messages, storing)
+            self._batcher.add_messages(topic, queue_id, suspect.messages, storing)
         except ProposeError as error:
             self.fail(suspect, key, error)
 

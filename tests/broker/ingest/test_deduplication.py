@@ -13,7 +13,9 @@ from broker.limits import PRODUCE
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.frame import Frame
 from broker.state import deduplication_window
+from broker.state.commands import Command, DeleteTopic, PutTopic
 from broker.state.deduplication_window import DeduplicationIndex, RecentRequests, pack_keys
+from broker.topics_and_groups import TopicConfig
 from dledger.errors import InvariantError, NoRoomError
 from dledger.node.state_machine import Leadership
 from dledger.raft.raft_state import Role
@@ -285,6 +287,31 @@ def test_a_new_leader_begins_with_what_the_log_says() -> None:
     known.begin(recent)
     places = [known.get(key) for key in (1, 2, 9)]
     assert [place and place.position for place in places] == [10, 20, None]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [DeleteTopic("orders", 1), PutTopic.of(TopicConfig("orders", 1, 1), 1)],
+    ids=["topic", "queue"],
+)
+async def test_nothing_is_stored_in_a_queue_that_is_gone_after_the_look_up(
+    broker: SingleBroker, monkeypatch: pytest.MonkeyPatch, command: Command
+) -> None:
+    await broker.create_topic("orders")
+    await broker.send("orders", 3, b"a", KEY)
+    context = broker.broker.context
+    load = context.reader.load
+
+    def load_without_the_queue(*asked: Any) -> None:
+        context.batcher.add_command(command)
+        load(*asked)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(context.reader, "load", load_without_the_queue)
+        other = await broker.send("orders", 3, b"b", KEY)
+    assert other.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert "no longer has queue 3" in (other.remark or "")
+    assert context.machine.end_offset("orders", 3) == 1
 
 
 async def test_what_was_looked_for_in_another_term_is_not_stored_in_this_one(

@@ -13,6 +13,7 @@ from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.ext_fields import INT32_MAX
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.protocol.java_json import encode_json
+from broker.state.commands import DeleteGroup, DeleteTopic
 from store.message.record import MessageRecord, record_size
 from store.message.scheduled_topics import DELAYS_MS
 from tests.broker.made_up_records import made_up_record, put_into_a_body
@@ -200,6 +201,25 @@ async def test_what_could_be_sent_back_but_not_come_again_is_refused(
                 assert "exceeds" in (answer.remark or "")
         assert answer.code == ResponseCode.SUCCESS
         assert (await next_of(broker, RETRY)).body == body
+
+
+async def test_nothing_is_stored_for_a_group_that_is_gone_once_the_message_is_read(
+    broker: SingleBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its retry topic would be there again."""
+    record = await first_message(broker)
+    context = broker.broker.context
+    load = context.reader.load
+
+    def load_without_the_group(*asked: Any) -> None:
+        commands = (DeleteGroup(GROUP, True, 1), DeleteTopic(RETRY, 1))
+        context.batcher.add_in_one_entry((), commands)
+        load(*asked)
+
+    monkeypatch.setattr(context.reader, "load", load_without_the_group)
+    answer = await send_back(broker, record)
+    assert answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+    assert context.batcher.topic(RETRY) is None
 
 
 async def test_a_retry_topic_that_is_closed_refuses(broker: SingleBroker) -> None:
