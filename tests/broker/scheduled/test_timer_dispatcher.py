@@ -13,6 +13,7 @@ import pytest
 from broker.group_commit.pending_batch import StoredEarlier
 from broker.remoting.protocol.codes import ResponseCode
 from broker.remoting.protocol.frame import Frame
+from broker.scheduled import slot_rows
 from broker.scheduled.in_flight_timers import InFlightTimers
 from broker.scheduled.timer_wheel import DELAY_MS_MAX, SLOT_MS, SLOTS, queue_of, slot_of
 from dledger.errors import NotLeaderError, ProposeError
@@ -165,7 +166,11 @@ async def test_a_time_that_cannot_be_is_refused(
     assert await received(broker) == []
 
 
-async def test_messages_arrive_in_order_of_time_however_they_are_sent(broker: SingleBroker) -> None:
+@pytest.mark.parametrize("rows_max", [slot_rows.ROWS_MAX, 5], ids=["", "few in memory"])
+async def test_messages_arrive_in_order_of_time_however_they_are_sent(
+    broker: SingleBroker, monkeypatch: pytest.MonkeyPatch, rows_max: int
+) -> None:
+    monkeypatch.setattr(slot_rows, "ROWS_MAX", rows_max)
     rng = Random(SEED)
     broker.now_ms += SLOT_MS - broker.wall_ms() % SLOT_MS - 10_000  # so a slot ends meanwhile
     ahead = [rng.choice((1, 20)) * rng.randrange(1000) for _ in range(200)]
