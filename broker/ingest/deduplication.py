@@ -40,6 +40,13 @@ class RetryUndecidedError(ProposeError):
         super().__init__(f"it is unknown now whether this was sent before: {fault}")
 
 
+class SameHashError(ProposeError):
+    """A request whose key has the same hash is being looked up. Nothing was written."""
+
+    def __init__(self) -> None:
+        super().__init__("a request with a similar key is being looked up, ask again")
+
+
 class QueueGoneError(ProposeError):
     """The topic was deleted, or lost the queue, during the look-up. Nothing was written."""
 
@@ -91,6 +98,9 @@ class Deduplicator:
         self._window_ms = window_ms
         self._store_host = store_host
         self._suspects: dict[tuple[str, bytes], _SuspectedRetry] = {}
+        self._hashes: set[int] = set()
+        """The key hashes of the suspects. Keys of one hash can be made at will, and each look-up
+        may read all records of an entry. So there is one at a time."""
         self._suspect_bytes = 0
 
     def add(
@@ -98,7 +108,8 @@ class Deduplicator:
     ) -> None:
         """Adds a request; a suspected retry is looked up first.
 
-        Raises as :meth:`~broker.group_commit.batcher.Batcher.add_messages`.
+        Raises as :meth:`~broker.group_commit.batcher.Batcher.add_messages`, and
+        :class:`SameHashError`.
         """
         hashes = messages[0].key_hashes
         place = self._batcher.deduplication_index.get(hashes[0]) if hashes else None
@@ -116,9 +127,12 @@ class Deduplicator:
                     PRODUCE.suspect_bytes_max,
                     "bytes of requests wait until it is known whether they are stored",
                 )
+            if hashes[0] in self._hashes:
+                raise SameHashError
             suspect = _SuspectedRetry(topic, queue_id, messages, waiter, self._batcher.term)
             self._batcher.add_barrier(partial(self._earlier_applied, suspect, key, place))
             self._suspects[topic, key] = suspect
+            self._hashes.add(hashes[0])
             self._suspect_bytes += size
         elif known.is_same(messages):
             known.waiters.append(waiter)
@@ -134,6 +148,7 @@ class Deduplicator:
 
     def _finish(self, suspect: _SuspectedRetry, key: bytes) -> None:
         del self._suspects[suspect.topic, key]
+        self._hashes.discard(suspect.messages[0].key_hashes[0])
         self._suspect_bytes -= pending_bytes(suspect.messages)
 
     def _earlier_applied(

@@ -20,7 +20,7 @@ from dledger.errors import InvariantError, NoRoomError
 from dledger.node.state_machine import Leadership
 from dledger.raft.raft_state import Role
 from store.message.batch import pending_bytes
-from store.message.record import make_pending_message
+from store.message.record import key_hash, make_pending_message
 from tests.broker.single_broker import (
     SingleBroker,
     batched,
@@ -87,6 +87,24 @@ async def test_what_differs_from_a_request_that_is_looked_for_is_another_message
     first, again, other = await asyncio.gather(*tries)
     assert first.ext == again.ext != other.ext
     assert sorted(await bodies(broker)) == [b"a", b"b"]
+
+
+async def test_keys_of_one_hash_are_looked_for_one_after_the_other(broker: SingleBroker) -> None:
+    """Anybody can make many, and each look-up may read a whole entry."""
+    await broker.create_topic("orders")
+    keys = ("1371838", "2000402")
+    assert len({key_hash("orders", key.encode()) for key in keys}) == 1
+    one, other = (f"UNIQ_KEY\x01{key}\x02" for key in keys)
+    first = await broker.send("orders", 0, b"a", one)
+    broker.log_executor.hold()
+    again = asyncio.ensure_future(broker.send("orders", 0, b"a", one))
+    await asyncio.sleep(0.1)
+    refused = await broker.send("orders", 0, b"b", other)
+    broker.log_executor.release()
+    assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert (await again).ext == first.ext
+    assert (await broker.send("orders", 0, b"b", other)).code == ResponseCode.SUCCESS
+    assert await bodies(broker) == [b"a", b"b"]
 
 
 async def test_so_many_bytes_are_looked_for_at_once(
