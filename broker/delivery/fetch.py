@@ -199,7 +199,7 @@ class Delivery:
             wanted = self._subscribed(request)
         else:
             wanted = message_filter(self._settings, request.expression_type, request.expression)
-        if request.commit_offset is not None:
+        if group and request.commit_offset is not None:
             self._commit_offset(group, topic, queue_id, request.commit_offset)
         hold_seconds = request.hold_seconds
         if hold_seconds > 0:

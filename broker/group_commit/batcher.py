@@ -28,7 +28,7 @@ from broker.group_commit.pending_state import LAZY_SECONDS, PendingState, Totals
 from broker.group_commit.ports import Applied, Proposer
 from broker.group_commit.store_clock import StoreClock
 from broker.limits import PRODUCE
-from broker.state.commands import Command, StoreRequests, encode_commands
+from broker.state.commands import Command, DeleteTopic, StoreRequests, encode_commands
 from broker.state.deduplication_window import DeduplicationIndex, pack_keys
 from broker.topics_and_groups import GroupConfig, TopicConfig
 from dledger.errors import BusyError, NotLeaderError, ProposeError
@@ -37,16 +37,8 @@ from store.errors import EntryTooLargeError
 from store.io.filesystem import Bytes
 from store.log.entry import HEADER_SIZE
 from store.log.layout import entry_size_max
-from store.message.batch import (
-    KEY_ROW,
-    QUEUE_ROW,
-    QueueRun,
-    batch_size,
-    encode_batch,
-    pending_bytes,
-)
+from store.message.batch import KEY_ROW, QUEUE_ROW, batch_size, encode_batch, pending_bytes
 from store.message.record import PendingMessage
-from store.message.scheduled_topics import SCHEDULE_TOPIC, with_deliver_times
 
 PIPELINE_ENTRIES = 2
 ENTRY_BYTES = 4 << 20
@@ -202,6 +194,11 @@ class Batcher:
         Raises as :meth:`add_messages`; nothing is added then. ``completion`` is called after the
         messages' waiters.
         """
+        # The messages of an entry are applied before its commands. A deletion would undo those that
+        # came after it, too. So an entry that deletes a topic has no messages.
+        deletes = any(isinstance(command, DeleteTopic) for command in commands)
+        if deletes:
+            self._close_open()
         size = sum(map(command_bytes, commands))
         message_bytes = sum(pending_bytes(to.messages) for to in messages)
         size += message_bytes + _RUN_BYTES * len(messages)
@@ -215,13 +212,12 @@ class Batcher:
             self._put_command(batch, command)
         if completion is not None:
             batch.completions.append(completion)
+        if deletes:
+            self._close_open()
 
     def add_command(self, command: Command, completion: Completion | None = None) -> None:
         """Adds a command. Raises :class:`~dledger.errors.NotLeaderError` or BusyError."""
-        batch = self._reserve(command_bytes(command))
-        self._put_command(batch, command)
-        if completion is not None:
-            batch.completions.append(completion)
+        self.add_in_one_entry((), (command,), completion)
 
     def _put_command(self, batch: PendingBatch, command: Command) -> None:
         batch.commands.append(command)
@@ -301,15 +297,21 @@ class Batcher:
         if self._pending_bytes + size > _pending_bytes_max:
             raise BusyError(self._pending_bytes, _pending_bytes_max)
         batch = self._open
-        if batch.bytes + size > self._entry_bytes and batch:
-            self._closed.append(batch)
-            batch = self._open = PendingBatch()
+        if batch.bytes + size > self._entry_bytes:
+            batch = self._close_open()
         self.check_size(size)
         batch.bytes += size
         self._pending_bytes += size
         if not self._turn_scheduled:
             self._schedule()
         return batch
+
+    def _close_open(self) -> PendingBatch:
+        """Puts nothing more into the open batch. Returns the new one."""
+        if self._open:
+            self._closed.append(self._open)
+            self._open = PendingBatch()
+        return self._open
 
     def _refuse_for_full_disk(self, why: Callable[[int], ProposeError], size: int) -> PendingBatch:
         self.check_serving()
@@ -337,8 +339,7 @@ class Batcher:
             return
         while self._pending_state.has_lazy_offsets:  # they may fill more than one entry
             self._take_lazy_offsets(self._open)
-            self._closed.append(self._open)
-            self._open = PendingBatch()
+            self._close_open()
         if not self._turn_scheduled:
             self._schedule()
 
@@ -348,12 +349,7 @@ class Batcher:
         self._take_lazy_offsets(batch)
         self._pending_bytes -= batch.bytes
         timestamp_ms = self.now_ms()
-        for (topic, queue_id), queue in batch.queues.items():
-            messages = queue.messages
-            first = self._next_offsets.take(topic, queue_id, len(messages))
-            if topic == SCHEDULE_TOPIC:
-                messages = with_deliver_times(messages, queue_id, timestamp_ms)
-            batch.runs.append(QueueRun(topic, queue_id, first, messages))
+        batch.runs = self._next_offsets.runs_of(batch.queues, timestamp_ms)
         if batch.requests:
             batch.commands.append(StoreRequests(pack_keys(batch.requests)))
             self.deduplication_index.age()

@@ -91,9 +91,12 @@ class SendCalls:
         with self._held.holding(_size(request, received)) if owes else nullcontext():
             submitted = [self._submitted(each, call.born_host, caller) for each in received]
             results = await asyncio.gather(*submitted, return_exceptions=True)
+        may_be_stored = any(isinstance(each, _Place | OutcomeUnknownError) for each in results)
         for result in results:
-            # Stored messages are recognised when the call is retried.
-            if isinstance(result, (*NOT_HERE, OutcomeUnknownError)):
+            # The call is retried as a whole. Messages that are stored must be recognised then.
+            if isinstance(result, (*NOT_HERE, OutcomeUnknownError)) and (
+                context.config.dedup_window_seconds or not may_be_stored
+            ):
                 raise result
         entries = [self._entry(*each) for each in zip(received, results, strict=True)]
         codes = {entry.status.code for entry in entries}

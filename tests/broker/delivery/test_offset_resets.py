@@ -15,6 +15,7 @@ from broker.limits import STATE
 from broker.remoting.client import RemotingClient
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.frame import Frame
+from broker.state.commands import Command, DeleteGroup, DeleteTopic
 from dledger.node.state_machine import Leadership
 from dledger.raft.raft_state import Role
 from tests.broker.single_broker import (
@@ -109,6 +110,33 @@ async def test_a_group_goes_to_the_first_message_that_is_not_older(
     member = await joined(broker, consumed=3)
     assert (await reset(broker, **changed)).code == ResponseCode.SUCCESS
     assert committed(broker) == offset
+    await member.client.close()
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (DeleteTopic("orders", 1), ResponseCode.TOPIC_NOT_EXIST),
+        (DeleteGroup("readers", True, 1), ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
+    ],
+    ids=["topic", "group"],
+)
+async def test_nothing_is_moved_that_is_gone_once_the_times_are_read(
+    broker: SingleBroker, monkeypatch: pytest.MonkeyPatch, command: Command, code: ResponseCode
+) -> None:
+    member = await joined(broker)
+    context = broker.broker.context
+    load = context.reader.load
+
+    def load_without_it(*asked: Any) -> None:
+        context.batcher.add_command(command)
+        load(*asked)
+
+    monkeypatch.setattr(context.reader, "load", load_without_it)
+    before = committed(broker) if isinstance(command, DeleteTopic) else None
+    assert (await reset(broker, timestamp=str(NOW_MS + 2000))).code == code
+    await asyncio.sleep(0.1)
+    assert committed(broker) == before
     await member.client.close()
 
 

@@ -13,6 +13,7 @@ import pytest
 from broker.group_commit.pending_batch import StoredEarlier
 from broker.remoting.protocol.codes import ResponseCode
 from broker.remoting.protocol.frame import Frame
+from broker.scheduled import slot_rows
 from broker.scheduled.in_flight_timers import InFlightTimers
 from broker.scheduled.timer_dispatcher import TimerDispatcher
 from broker.scheduled.timer_wheel import DELAY_MS_MAX, SLOT_MS, SLOTS, queue_of, slot_of
@@ -107,6 +108,26 @@ async def test_a_time_that_is_past_is_now(broker: SingleBroker, properties: str)
     assert broker.broker.context.machine.state.timer.waiting == 0
 
 
+async def test_a_retry_that_comes_after_its_time_is_stored_once(broker: SingleBroker) -> None:
+    properties = f"UNIQ_KEY\x01k\x02TIMER_DELIVER_MS\x01{broker.wall_ms() + 500}\x02"
+    first = await broker.send("orders", 0, b"m", properties)
+    await asyncio.sleep(3)
+    again = await broker.send("orders", 0, b"m", properties)
+    assert (again.code, again.ext) == (ResponseCode.SUCCESS, first.ext)
+    await asyncio.sleep(1)
+    assert [record.body for record in await received(broker)] == [b"m"]
+
+
+async def test_another_message_with_the_key_of_one_that_has_waited_comes_at_once(
+    broker: SingleBroker,
+) -> None:
+    properties = f"UNIQ_KEY\x01k\x02TIMER_DELIVER_MS\x01{broker.wall_ms() + 500}\x02"
+    for body in (b"first", b"other"):
+        await broker.send("orders", 0, body, properties)
+        await asyncio.sleep(1)
+    assert [record.body for record in await received(broker)] == [b"first", b"other"]
+
+
 async def test_what_was_delivered_at_its_time_does_not_wait_when_it_is_sent_on(
     broker: SingleBroker,
 ) -> None:
@@ -146,7 +167,11 @@ async def test_a_time_that_cannot_be_is_refused(
     assert await received(broker) == []
 
 
-async def test_messages_arrive_in_order_of_time_however_they_are_sent(broker: SingleBroker) -> None:
+@pytest.mark.parametrize("rows_max", [slot_rows.ROWS_MAX, 5], ids=["", "few in memory"])
+async def test_messages_arrive_in_order_of_time_however_they_are_sent(
+    broker: SingleBroker, monkeypatch: pytest.MonkeyPatch, rows_max: int
+) -> None:
+    monkeypatch.setattr(slot_rows, "ROWS_MAX", rows_max)
     rng = Random(SEED)
     broker.now_ms += SLOT_MS - broker.wall_ms() % SLOT_MS - 10_000  # so a slot ends meanwhile
     ahead = [rng.choice((1, 20)) * rng.randrange(1000) for _ in range(200)]
