@@ -15,10 +15,11 @@ from google.protobuf.message import Message as AnyMessage
 
 from broker.context import BrokerContext
 from broker.delivery.fetch import Fetched, FetchRequest, fetch_limits
-from broker.filter.subscription import ALL
+from broker.delivery.message_filter import has_tag
+from broker.filter.subscription import TAG_TYPE, tag_names
 from broker.grpc.access import consumes
 from broker.grpc.call import Call, name_of
-from broker.grpc.consume_calls import ANSWER_SECONDS, checked_group, expression_type
+from broker.grpc.consume_calls import ANSWER_SECONDS, checked_group, expression_of
 from broker.grpc.protocol.definition_pb2 import Code, MessageQueue, QueryOffsetPolicy
 from broker.grpc.protocol.service_pb2 import (
     GetOffsetRequest,
@@ -93,24 +94,35 @@ class OffsetCalls:
             raise BadCallError(Code.ILLEGAL_POLLING_TIME, f"the polling time is {seconds} s")
         if call.seconds is not None:
             seconds = min(seconds, max(call.seconds - ANSWER_SECONDS, 0.0))
-        expression = request.filter_expression
+        kind, expression = expression_of(request.filter_expression)
+        tags = tag_names(expression) if kind == TAG_TYPE else None
         wanted = FetchRequest(
             name_of(queue.topic),
             queue.id,
             request.offset,
             fetch_limits(min(max(request.batch_size, 1), CONSUME.pull_messages_max)),
             group=group,
-            expression=expression.expression or ALL,
-            expression_type=expression_type(expression),
+            expression=expression,
+            expression_type=kind,
             hold_seconds=seconds,
         )
         fetched = await self._fetched(wanted)
-        records = [record for part in fetched.parts for record in iter_records(part)]
+        next_offset, size = fetched.found.next_offset, 0
+        messages: list[PullMessageResponse] = []
+        for record in (record for part in fetched.parts for record in iter_records(part)):
+            if tags is not None and not has_tag(record.properties, tags):
+                continue  # clients do not compare the text
+            message = message_of(record, queue.topic)
+            size += len(message.body)
+            if messages and size > CONSUME.pop_bytes_max:
+                next_offset = record.queue_offset
+                break
+            messages.append(PullMessageResponse(message=message))
         nothing = BadCallError(Code.MESSAGE_NOT_FOUND, "no message")
         return [
-            PullMessageResponse(status=OK if records else status_of(nothing)),
-            *(PullMessageResponse(message=message_of(each, queue.topic)) for each in records),
-            PullMessageResponse(next_offset=fetched.found.next_offset),
+            PullMessageResponse(status=OK if messages else status_of(nothing)),
+            *messages,
+            PullMessageResponse(next_offset=next_offset),
         ]
 
     async def update(self, call: Call, request: UpdateOffsetRequest) -> Sequence[AnyMessage]:

@@ -18,7 +18,7 @@ from broker.grpc.protocol.definition_pb2 import (
     SystemProperties,
 )
 from broker.grpc.received_messages import body_digest
-from broker.limits import BODY_LIMITS
+from broker.limits import GRPC
 from broker.remoting.protocol.ext_fields import INT32_MAX
 from store.message.compressed_body import SYS_FLAG_COMPRESSED, decompress_body
 from store.message.record import MessageRecord
@@ -61,7 +61,7 @@ def message_of(record: MessageRecord, topic: Resource) -> Message:
     body = record.body
     if record.sys_flag & SYS_FLAG_COMPRESSED:
         with suppress(ValueError):  # otherwise it stays as stored
-            body = decompress_body(body, record.sys_flag, BODY_LIMITS.inflated_size)
+            body = decompress_body(body, record.sys_flag, GRPC.inflated_size)
     system.body_digest.type = DigestType.MD5
     system.body_digest.checksum = body_digest(DigestType.MD5, body)
     users = {name: value for name, value in properties.items() if name not in names.RESERVED}

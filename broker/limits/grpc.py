@@ -38,6 +38,10 @@ class GrpcLimits:
     """Bytes of the requests in progress; above that further ones are refused as busy. Requests
     other than sends count 24 times: decoded they may take so much."""
 
+    inflated_size: int = 15 << 20
+    """Bytes of a body after decompression, as many as for the largest plain one: an answer with one
+    message is forwarded in one frame."""
+
     held_sends_max: int = 1_024
     """Of these calls, sends of clients beyond a quota; further ones are refused as busy."""
     held_bytes_max: int = 16 << 20
