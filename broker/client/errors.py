@@ -14,6 +14,7 @@ from broker.remoting.protocol.errors import (
     CallError,
     ClientClosedError,
     ConnectFailedError,
+    RequestTooLargeError,
     TooManyRequestsError,
 )
 
@@ -182,5 +183,6 @@ def outcome_unknown(failure: Failure) -> bool:
     if isinstance(failure, RefusedError):
         return failure.code in _OUTCOME_UNKNOWN_CODES and not isinstance(failure, AccessDeniedError)
     return isinstance(failure, CallError) and not isinstance(
-        failure, ConnectFailedError | TooManyRequestsError | ClientClosedError
+        failure,
+        ConnectFailedError | TooManyRequestsError | RequestTooLargeError | ClientClosedError,
     )

@@ -308,7 +308,7 @@ class Delivery:
         if self.resets and self._was_moved(fetch):
             return
         fetch.begun_at = self._clock()
-        codes, selector, _ = fetch.wanted
+        codes, selector = fetch.wanted.codes, fetch.wanted.selector
         limits = request.limits if selector is None else SCAN_LIMITS
         try:
             found = self._reader.find(

@@ -14,10 +14,7 @@ from typing import NamedTuple
 from broker.limits import BODY_LIMITS, CONSUME
 from store.io.filesystem import Bytes
 from store.message.compressed_body import SYS_FLAG_COMPRESSED, decompress_body
-from store.message.record import MessageRecord, decode_record, iter_records
-
-_SYS_FLAG_END = 39
-"""The last byte of SYSFLAG in a record."""
+from store.message.record import MessageRecord, iter_records
 
 
 class Inflated(NamedTuple):
@@ -31,33 +28,24 @@ class Inflated(NamedTuple):
     """The offset at which the next answer begins, if not all messages fit into this one."""
 
 
-def inflated_body(record: MessageRecord) -> bytes:
-    """The body before its compression; as stored if it cannot be decompressed."""
+def inflated_body(record: MessageRecord, size_max: int = BODY_LIMITS.inflated_size) -> bytes:
+    """The body before its compression; as stored if it cannot be decompressed, or has more than
+    ``size_max`` bytes."""
     if record.sys_flag & SYS_FLAG_COMPRESSED:
         with suppress(ValueError):
-            return decompress_body(record.body, record.sys_flag, BODY_LIMITS.inflated_size)
+            return decompress_body(record.body, record.sys_flag, size_max)
     return record.body
 
 
-def inflated_size(record: Bytes) -> int:
-    """The bytes of a record with its body before the compression.
-
-    Raises :class:`~store.errors.CorruptRecordError`.
-    """
-    if not record[_SYS_FLAG_END] & SYS_FLAG_COMPRESSED:
-        return len(record)
-    decoded = decode_record(record)
-    return len(record) - len(decoded.body) + len(inflated_body(decoded))
-
-
-def inflated(parts: Iterable[Bytes]) -> Inflated:
+def inflated(parts: Iterable[Bytes], size_max: int = BODY_LIMITS.inflated_size) -> Inflated:
     """The messages of ``parts``, as many as fit into an answer. Each part holds records back to
-    back. Raises :class:`~store.errors.CorruptRecordError`."""
+    back; for ``size_max`` see :func:`inflated_body`. Raises
+    :class:`~store.errors.CorruptRecordError`."""
     messages: list[tuple[MessageRecord, bytes]] = []
     total = 0
     for part in parts:
         for record in iter_records(part):
-            body = inflated_body(record)
+            body = inflated_body(record, size_max)
             size = record.size - len(record.body) + len(body)
             if messages and total + size > CONSUME.pull_bytes_max:
                 return Inflated(messages, total, record.queue_offset)

@@ -16,10 +16,11 @@ from google.protobuf.message import Message as AnyMessage
 from broker.context import BrokerContext
 from broker.delivery.fetch import Fetched, FetchRequest, fetch_limits
 from broker.delivery.inflated_bodies import inflated
-from broker.filter.subscription import ALL
+from broker.delivery.message_filter import has_tag
+from broker.filter.subscription import TAG_TYPE, tag_names
 from broker.grpc.access import caller_of, consumes
 from broker.grpc.call import Call, name_of
-from broker.grpc.consume_calls import ANSWER_SECONDS, checked_group, expression_type
+from broker.grpc.consume_calls import ANSWER_SECONDS, checked_group, expression_of
 from broker.grpc.protocol.definition_pb2 import Code, MessageQueue, QueryOffsetPolicy
 from broker.grpc.protocol.service_pb2 import (
     GetOffsetRequest,
@@ -34,7 +35,7 @@ from broker.grpc.protocol.service_pb2 import (
 from broker.grpc.received_messages import milliseconds
 from broker.grpc.sent_messages import message_of
 from broker.grpc.statuses import OK, BadCallError, status_of
-from broker.limits import CONSUME, RemotingLimits
+from broker.limits import CONSUME, GRPC, RemotingLimits
 from broker.remoting.connection import Connection
 from broker.remoting.processors.consumer_offsets import OffsetProcessor
 from broker.remoting.protocol.codes import OUTCOME, OUTCOME_NOT_LEADER, ResponseCode
@@ -93,21 +94,24 @@ class OffsetCalls:
             raise BadCallError(Code.ILLEGAL_POLLING_TIME, f"the polling time is {seconds} s")
         if call.seconds is not None:
             seconds = min(seconds, max(call.seconds - ANSWER_SECONDS, 0.0))
-        expression = request.filter_expression
+        kind, expression = expression_of(request.filter_expression)
+        tags = tag_names(expression) if kind == TAG_TYPE else None
         wanted = FetchRequest(
             name_of(queue.topic),
             queue.id,
             request.offset,
             fetch_limits(min(max(request.batch_size, 1), CONSUME.pull_messages_max)),
             group=group,
-            expression=expression.expression or ALL,
-            expression_type=expression_type(expression),
+            expression=expression,
+            expression_type=kind,
             hold_seconds=seconds,
             caller=caller_of(call),
         )
         fetched = await self._fetched(wanted)
-        messages, _, rest_at = inflated(fetched.parts)
+        messages, _, rest_at = inflated(fetched.parts, GRPC.inflated_size)
         next_offset = fetched.found.next_offset if rest_at is None else rest_at
+        if tags is not None:  # clients do not compare the text
+            messages = [each for each in messages if has_tag(each[0].properties, tags)]
         nothing = BadCallError(Code.MESSAGE_NOT_FOUND, "no message")
         return [
             PullMessageResponse(status=OK if messages else status_of(nothing)),

@@ -18,6 +18,7 @@ from broker.grpc.protocol.definition_pb2 import (
     SystemProperties,
 )
 from broker.grpc.received_messages import body_digest
+from broker.limits import GRPC
 from broker.remoting.protocol.ext_fields import INT32_MAX
 from store.message.record import MessageRecord
 
@@ -56,7 +57,7 @@ def message_of(record: MessageRecord, topic: Resource, body: bytes | None = None
     if names.DEAD_LETTER_TOPIC in properties:
         system.dead_letter_queue.topic = properties[names.DEAD_LETTER_TOPIC]
         system.dead_letter_queue.message_id = properties.get(names.DEAD_LETTER_MESSAGE_ID, "")
-    body = inflated_body(record) if body is None else body
+    body = inflated_body(record, GRPC.inflated_size) if body is None else body
     system.body_digest.type = DigestType.MD5
     system.body_digest.checksum = body_digest(DigestType.MD5, body)
     users = {name: value for name, value in properties.items() if name not in names.RESERVED}

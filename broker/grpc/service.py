@@ -63,7 +63,10 @@ class GrpcService:
             refusals,
         )
         self._forwarded = ForwardedCalls(loop, self.dispatcher, self._told)
-        self.handlers: Mapping[int, Handler] = {RequestCode.FORWARD_GRPC: self._forwarded.serve}
+        self.handlers: Mapping[int, Handler] = {
+            RequestCode.FORWARD_GRPC: self._forwarded.serve,
+            RequestCode.CANCEL_GRPC: self._forwarded.cancel,
+        }
 
     def leadership_changed(self) -> None:
         """Called at each change of leadership."""

@@ -21,6 +21,10 @@ class ConsumeLimits:
     pop_messages_max: int = 32
     """Messages of one receive request, as in RocketMQ."""
 
+    pop_bytes_max: int = 8 << 20
+    """Bytes of the messages of one receive request, if there are several: each may have 15 MiB.
+    Over gRPC they count as decompressed."""
+
     pop_invisible_ms_max: int = 12 * 3600 * 1000
     """The longest invisible time, as in RocketMQ's proxy."""
 

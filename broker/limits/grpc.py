@@ -46,6 +46,10 @@ class GrpcLimits:
     unread_each: int = 4 << 10
     """The part of each answer that is not counted: an answer to a send always fits."""
 
+    inflated_size: int = 15 << 20
+    """Bytes of a body after decompression, as many as for the largest plain one: an answer with one
+    message is forwarded in one frame."""
+
     held_sends_max: int = 1_024
     """Of these calls, sends of clients beyond a quota; further ones are refused as busy."""
     held_bytes_max: int = 16 << 20

@@ -40,10 +40,10 @@ class PopRequest:
     (:mod:`broker.pop.auto_renewal`)."""
     caller: Caller = NOBODY
     """The caller whose quotas count."""
-    size_of: Callable[[Bytes], int] = len
-    """The bytes that a record has in the answer."""
     from_end: bool = False
     """A group without an offset in the queue begins at its end; otherwise at its first message."""
+    size_of: Callable[[Bytes], int] = len
+    """The bytes that a record takes in the answer."""
 
 
 class PopStatus(Enum):

@@ -60,18 +60,28 @@ class ReceivableMessages:
     """Offsets of visible deliveries that the filter does not match."""
     waiting: list[tuple[int, int]] = field(default_factory=list)
     """New messages that wait for their message group: (offset, hash of the group)."""
-    size: int = 0
-    """The bytes in the answer of the messages to receive."""
-    is_full: bool = False
-    """The answer has no room for the next message."""
 
-    def has_room(self, search: Search, record: Bytes) -> bool:
-        """Counts a message to receive, if it fits into the answer. One message always fits."""
-        if not self.is_full:
-            before, size = search.size_before + self.size, search.size_of(record)
-            self.is_full = before > 0 and before + size > CONSUME.pull_bytes_max
-            self.size += 0 if self.is_full else size
-        return not self.is_full
+    def fit(self, size_max: int, size_of: Callable[[Bytes], int], *, alone: bool) -> int:
+        """Leaves out the messages that do not fit into ``size_max`` bytes of an answer, to be found
+        again. Returns the bytes that are left: 0 once a message was left out.
+
+        ``alone``: the answer has no message yet, so its first one fits whatever its size.
+        """
+        for at, each in enumerate(self.receive):
+            size = size_of(each.record)
+            if size > size_max and (at or not alone):
+                self._leave_out(at)
+                return 0
+            size_max = max(size_max - size, 0)
+        return size_max
+
+    def _leave_out(self, start: int) -> None:
+        """Leaves out the messages to receive from the ``start``-th on. New ones stay behind the
+        cursor, or wait as others do in FIFO order."""
+        new = [each.offset for each in self.receive[start:] if each.delivery is None]
+        if new and not self.waiting:
+            self.next_offset = new[0]
+        del self.receive[start:]
 
 
 class Search(NamedTuple):
@@ -86,10 +96,6 @@ class Search(NamedTuple):
     """The most messages to receive."""
     room: int
     """The most new deliveries to make."""
-    size_of: Callable[[Bytes], int] = len
-    """The bytes that a record has in the answer."""
-    size_before: int = 0
-    """The bytes that the answer has already, of other queues."""
 
 
 class ReceivableMessageFinder:
@@ -120,7 +126,7 @@ class ReceivableMessageFinder:
             left = search.messages - fresh
         ranges, codes = self._rows(search.key, [offset for offset, _ in again])
         codes_wanted = search.wanted.codes
-        first, messages = pending.queue.next_offset, min(left, search.room)
+        first, messages = pending.next_offset, min(left, search.room)
         limits = PullLimits(messages, BYTES_USUAL)
         found = None
         if messages > 0:
@@ -133,9 +139,7 @@ class ReceivableMessageFinder:
         parts = await self._load([*ranges, *new_ranges])
         for (offset, delivery), code, record in zip(again, codes, parts, strict=False):
             self._sort(search, receivable, Candidate(offset, record, delivery), code)
-        if receivable.is_full and new_ranges:
-            receivable.next_offset = first
-        elif found is not None and new_ranges:
+        if found is not None and new_ranges:
             new = parts[len(ranges) :]
             if search.wanted.selector is not None:
                 found, new = selected(search.wanted.selector, first, found, new, limits)
@@ -179,15 +183,18 @@ class ReceivableMessageFinder:
     @staticmethod
     def _sort(search: Search, receivable: ReceivableMessages, each: Candidate, code: int) -> None:
         """Adds a message that was received before, or waited, to its part of the result."""
-        codes, selector, _ = search.wanted
+        wanted = search.wanted
+        codes, selector = wanted.codes, wanted.selector
         attempt = 0 if each.delivery is None else each.delivery.attempt
         if attempt >= search.attempts_max:
             receivable.exhausted.append(each)
-        elif (codes is not None and code not in codes) or (
-            selector is not None and not selector.matches(properties_of(each.record))
+        elif (
+            (codes is not None and code not in codes)
+            or not wanted.has_tag(each.record)
+            or (selector is not None and not selector.matches(properties_of(each.record)))
         ):
             receivable.unwanted.append(each.offset)
-        elif receivable.has_room(search, each.record):
+        else:
             receivable.receive.append(each)
 
     @staticmethod
@@ -197,6 +204,8 @@ class ReceivableMessageFinder:
         for part in parts:
             for start, end in record_bounds(part):
                 record = memoryview(part)[start:end]
+                if not search.wanted.has_tag(record):
+                    continue
                 (offset,) = _QUEUE_OFFSET.unpack_from(record)
                 if search.fifo:
                     group_hash = message_group_hash(record)
@@ -204,11 +213,7 @@ class ReceivableMessageFinder:
                     if group_hash in blocked or len(receivable.receive) >= search.messages:
                         continue
                     blocked.add(group_hash)
-                if receivable.has_room(search, record):
-                    receivable.receive.append(Candidate(offset, record, None))
-                elif not search.fifo:
-                    receivable.next_offset = offset
-                    return
+                receivable.receive.append(Candidate(offset, record, None))
 
 
 def _visible(search: Search, pending: PendingPopQueue) -> list[tuple[int, PopDelivery]]:

@@ -13,7 +13,13 @@ from broker.delivery.first_offset import begins_at_end
 from broker.delivery.message_reader import MessageReader
 from broker.delivery.offset_quota import check_offset_quota
 from broker.delivery.replica_selection import ReplicaSelection
-from broker.errors import REFUSALS, UnavailableError, UnknownGroupError, UnknownTopicError
+from broker.errors import (
+    REFUSALS,
+    QuotaExceededError,
+    UnavailableError,
+    UnknownGroupError,
+    UnknownTopicError,
+)
 from broker.group_commit.batcher import Batcher
 from broker.group_commit.pending_pop import PendingPopQueue
 from broker.limits import CONSUME, STATE
@@ -59,18 +65,27 @@ class _Received(NamedTuple):
     committed: asyncio.Future[None]
     messages: Sequence[PoppedMessage]
     rest: int = 0
-    size: int = 0
-    """The bytes of the messages in the answer."""
+
+
+class _Room(NamedTuple):
+    """What still fits into the answer to a request."""
+
+    messages: int
+    bytes: int
+    is_empty: bool = True
+    """Whether the answer has no message yet: then one fits whatever its size."""
 
 
 class _Look(NamedTuple):
     """The result of a look at one queue."""
 
     received: _Received | None
-    has_too_many: bool
-    """The group has too many deliveries there."""
-    answer_is_full: bool
-    """The next message has no room in the answer."""
+    room: _Room
+    """What is left of the room."""
+    full: bool = False
+    """Whether the group has too many deliveries there."""
+    more: bool = False
+    """Whether the filter has skipped messages, and there are more to look at."""
 
 
 class Taken(NamedTuple):
@@ -78,7 +93,7 @@ class Taken(NamedTuple):
 
     result: PopResult
     visible_ms: int | None = None
-    """When the next delivery becomes visible."""
+    """When the next delivery becomes visible; a time that is over if a look ended early."""
     committed: Sequence[asyncio.Future[None]] = ()
     """Only then may the messages be given out."""
 
@@ -128,27 +143,26 @@ class Receiver:
                 if (each := await self._given_before(attempt, queue_id)) is not None
             ]
         full = False
-        left = 0 if received else min(max(request.max_messages, 1), CONSUME.pop_messages_max)
-        size = 0
+        messages_max = min(max(request.max_messages, 1), CONSUME.pop_messages_max)
+        room = _Room(0 if received else messages_max, CONSUME.pop_bytes_max)
         visible_ms: list[int] = []
         for queue_id in queues:
-            if left <= 0:
+            if room.messages <= 0 or room.bytes <= 0:
                 break
             try:
-                look = await self._take_from(attempt, attempt.key(queue_id), left, size)
-            except UnavailableError:
+                look = await self._take_from(attempt, attempt.key(queue_id), room)
+            except (UnavailableError, QuotaExceededError):
                 if received:
                     break
                 raise
-            full |= look.has_too_many
+            full |= look.full
+            room = look.room
             if look.received is not None:
                 received.append(look.received)
-                left -= len(look.received.messages)
-                size += look.received.size
-            if look.answer_is_full:
-                break
             pending = self._batcher.pop_queue(attempt.key(queue_id))
             next_ms = None if pending is None else pending.next_visible_ms(attempt.now_ms)
+            if look.more:
+                next_ms = attempt.now_ms
             if next_ms is not None:
                 visible_ms.append(next_ms)
         messages = tuple(message for each in received for message in each.messages)
@@ -176,7 +190,7 @@ class Receiver:
         if pending is None:
             begin = self._batcher.offset(*key)
             return 0 if end > (first if begin is None else max(begin, first)) else None
-        if end > pending.queue.next_offset:
+        if end > pending.next_offset:
             return 0
         now_ms = self._batcher.now_ms()
         visible = pending.visible(now_ms)
@@ -201,19 +215,16 @@ class Receiver:
         given = zip(offsets, records, deliveries, strict=False)
         return _Received(committed, [self._popped(attempt, key, *each) for each in given])
 
-    async def _take_from(
-        self, attempt: _Attempt, key: PopKey, messages: int, size_before: int
-    ) -> _Look:
-        """The messages of one queue for the request. The answer has ``size_before`` bytes
-        already."""
-        batcher = self._batcher
+    async def _take_from(self, attempt: _Attempt, key: PopKey, room: _Room) -> _Look:
+        """The messages of one queue for the request."""
+        batcher, size_of = self._batcher, attempt.request.size_of
         while True:
             pending = self._cursor(attempt, key)
             async with pending.lock:
                 batcher.check_serving()
                 if batcher.pop_queue(key) is not pending:
                     continue
-                room = min(
+                deliveries = min(
                     STATE.pop_queue_deliveries_max - len(pending),
                     STATE.pop_deliveries_max - self._machine.state.pop.delivery_count,
                 )
@@ -223,12 +234,10 @@ class Receiver:
                     attempt.request.fifo,
                     attempts_max(attempt.group),
                     attempt.now_ms,
-                    messages,
-                    room,
-                    attempt.request.size_of,
-                    size_before,
+                    room.messages,
+                    deliveries,
                 )
-                before = pending.queue.next_offset
+                before = pending.next_offset
                 try:
                     receivable = await self._finder.find(search, pending)
                 except StoreError as error:
@@ -237,13 +246,19 @@ class Receiver:
                 batcher.check_serving()
                 if (
                     batcher.pop_queue(key) is not pending
-                    or pending.queue.next_offset != before
+                    or pending.next_offset != before
                     or not _is_unchanged(receivable, pending)
                 ):
                     continue
+                bytes_left = receivable.fit(room.bytes, size_of, alone=room.is_empty)
                 got, again = self._give(attempt, key, pending, receivable)
+                if got is not None:
+                    messages_left = room.messages - len(got.messages)
+                    return _Look(got, _Room(messages_left, bytes_left, is_empty=False))
                 if not again:
-                    return _Look(got, got is None and room <= 0, receivable.is_full)
+                    skipped = before < receivable.next_offset < self._reader.offsets(*key[1:])[1]
+                    left = room._replace(bytes=bytes_left)
+                    return _Look(None, left, full=deliveries <= 0, more=skipped)
 
     def _cursor(self, attempt: _Attempt, key: PopKey) -> PendingPopQueue:
         """The group's deliveries in the queue. The first time, the cursor is written to the log:
@@ -290,10 +305,10 @@ class Receiver:
             runs = pack_runs(offsets)
             times = attempt.until_ms, attempt.now_ms
             commands.append(PopReceive(*key, next_offset, runs, attempt.nonce, *times))
-        if not commands:
-            return None, buried
         committed: asyncio.Future[None] = self._loop.create_future()
-        self._batcher.add_in_one_entry((), commands, completion(committed))
+        if commands:
+            self._batcher.add_in_one_entry((), commands, completion(committed))
+        pending.skip_to(next_offset)  # unless a refusal of the commands leaves them where they are
         if not offsets:
             return None, bool(buried or receivable.waiting or receivable.unwanted)
         rest = self._reader.offsets(*key[1:])[1] - next_offset
@@ -302,7 +317,7 @@ class Receiver:
             self._popped(attempt, key, each.offset, each.record, deliveries[each.offset])
             for each in receivable.receive
         ]
-        return _Received(committed, messages, max(rest, 0), receivable.size), False
+        return _Received(committed, messages, max(rest, 0)), False
 
     def _bury(self, attempt: _Attempt, key: PopKey, receivable: ReceivableMessages) -> bool:
         """Stores dead letters; returns whether any was stored. The others are retried with each

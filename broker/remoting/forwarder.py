@@ -39,6 +39,7 @@ from broker.remoting.protocol.codes import (
 from broker.remoting.protocol.errors import (
     CallError,
     ConnectFailedError,
+    RequestTooLargeError,
     TooManyRequestsError,
 )
 from broker.remoting.protocol.frame import Frame
@@ -224,6 +225,8 @@ class Forwarder:
             self._gave_up = False
             ext = cast("Mapping[str, str]", {**answer.ext, LEADER: address})
             connection.respond(request, answer.code, answer.remark, ext, (answer.body,))
+        elif isinstance(failure, RequestTooLargeError):
+            refuse(connection, request, error)  # the leader itself may take it
         elif answer is None and not isinstance(failure, ConnectFailedError | TooManyRequestsError):
             connection.respond(
                 request,

@@ -126,7 +126,7 @@ class PopProcessor:
             from_end=ext_int(request, "initMode", 0) == FROM_THE_END,
             caller=self._callers.of(connection, request),
         )
-        request.forget_content()
+        request.body = b""  # its fields stay: a follower forwards them
         result = await self._pop.receive(asked)
         messages = result.messages
         ext = {
@@ -187,7 +187,7 @@ class PopProcessor:
 
     async def _notify(self, connection: Connection, request: Frame) -> None:
         asked = PopRequest(**self._place(request), max_messages=1, invisible_ms=1)
-        request.forget_content()
+        request.body = b""  # its fields stay: a follower forwards them
         found = await self._pop.has_messages(asked)
         ext = {"hasMsg": "true" if found else "false", "pollingFull": "false"}
         connection.respond(request, ext=ext)

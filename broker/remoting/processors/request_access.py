@@ -153,7 +153,8 @@ BROKER_ACCESS: Mapping[int, Classifier] = {
     RequestCode.GET_WAITING_OF_TOPIC: _DESCRIBE,
     RequestCode.CHANGE_GROUP_MEMBERS: _ADMINISTER,
     RequestCode.TRANSFER_LEADERSHIP: _ADMINISTER,
-    RequestCode.FORWARD_GRPC: _ADMINISTER,  # as the next one
+    RequestCode.FORWARD_GRPC: _ADMINISTER,  # as the next one but one
+    RequestCode.CANCEL_GRPC: _ADMINISTER,
     RequestCode.FORWARD: _ADMINISTER,  # signed by the cluster; its content is checked separately
     RequestCode.PASS_TO_CLIENT: _ADMINISTER,  # signed by the cluster; the sender has checked it
     RequestCode.GET_BROKER_RUNTIME_INFO: _DESCRIBE,

@@ -95,6 +95,13 @@ class TooManyRequestsError(CallError):
     """Too many requests wait on the connection already; this one was not sent."""
 
 
+class RequestTooLargeError(CallError):
+    """No frame can hold the request; it was not sent. The peer would close the connection, and all
+    other requests on it would fail."""
+
+    retriable = False
+
+
 class ClientNotOnlineError(CallError):
     """No member of the group has that client, so the request was never sent to it."""
 

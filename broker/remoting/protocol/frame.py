@@ -153,6 +153,11 @@ def frame_sizes(prefix: bytes | bytearray, start: int = 0) -> tuple[int, int, in
     raise FrameError(f"a header of {header_size} bytes exceeds the total of {total}", byte=5)
 
 
+def fits_frame(head: bytes, body_size: int) -> bool:
+    """Whether a peer takes a frame that begins with this prefix and header."""
+    return len(head) - PREFIX.size <= HEADER_SIZE_MAX and len(head) + body_size <= FRAME_SIZE_MAX
+
+
 def decode_header(serialization: int, header: bytes, body: bytes) -> Frame:
     """The frame of a header and a body. Raises :class:`FrameError`."""
     if serialization == 1:

@@ -222,8 +222,8 @@ async def test_a_pull_ends_before_the_message_with_which_it_inflates_to_too_much
 async def test_who_receives_gets_the_rest_with_the_next_call_and_at_the_first_attempt(
     service: SingleService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    few = replace(CONSUME, pull_bytes_max=1800)
-    monkeypatch.setattr("broker.pop.receivable_messages.CONSUME", few)
+    few = replace(CONSUME, pop_bytes_max=1800)
+    monkeypatch.setattr("broker.pop.receiver.CONSUME", few)
     bodies = [b"a" * 600, b"b" * 600, b"c" * 5000, b"d" * 600]
     await stored(service, *map(zlib.compress, bodies), f="1")
     for expected in (bodies[:2], bodies[2:3], bodies[3:]):

@@ -83,7 +83,8 @@ async def test_a_request_is_counted_by_what_it_takes_decoded(
     body = bytes(1 + GRPC.bytes_max // DECODED_FACTOR)
     dispatcher = service.service.dispatcher
     (answer,) = await dispatcher.serve(Call(method, METADATA, CLIENT), body)
-    assert dispatcher.methods[method].response.FromString(answer).status.code == code
+    response: Any = dispatcher.methods[method].response
+    assert response.FromString(answer).status.code == code
 
 
 async def test_commands_of_many_bytes_wait_for_nobody(service: SingleService) -> None:

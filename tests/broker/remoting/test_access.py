@@ -70,7 +70,8 @@ async def test_every_code_that_is_handled_has_a_row_and_no_other_has(
     loop: NetworkedLoop, tmp_path: Path
 ) -> None:
     async with running_broker(loop, tmp_path) as broker:
-        of_grpc = {RequestCode.FORWARD_GRPC}  # handled by brokers that serve gRPC
+        # handled by brokers that serve gRPC
+        of_grpc = {RequestCode.FORWARD_GRPC, RequestCode.CANCEL_GRPC}
         assert broker.broker.handlers.keys() | of_grpc == BROKER_ACCESS.keys()
         assert BROKER_ACCESS.keys() >= ALWAYS_ENFORCED
 
