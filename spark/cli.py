@@ -227,7 +227,7 @@ def audit(
             read_acknowledged,
         )
         from spark.audit.audit import run_audit  # noqa: PLC0415 - PySpark is an extra
-        from spark.audit.duplicate_messages import find_duplicates  # noqa: PLC0415 - PySpark is an extra
+        from spark.audit.duplicate_search_job import find_duplicates  # noqa: PLC0415 - PySpark is an extra
         from spark.audit.targets import find_targets  # noqa: PLC0415 - PySpark is an extra
         from spark.session import open_session  # noqa: PLC0415 - PySpark is an extra
         from store.verify.files.unread_files import exit_code  # noqa: PLC0415 - as the others

@@ -273,6 +273,10 @@ class ReplicaStore(ReplicaReads):
             time_ms=time_ms,
         )
 
+    def discard_snapshot(self, target: str) -> None:
+        """Removes a snapshot that was made in the directory ``target``."""
+        self._fs.remove_tree(target)
+
     @property
     def needs_preallocation(self) -> bool:
         """Whether :meth:`preallocate_next` has something to do, if the disk has room."""
@@ -298,16 +302,18 @@ class ReplicaStore(ReplicaReads):
         """Replaces a damaged entry by a peer's; see :mod:`store.log.entry_repair`.
 
         Background thread, and committed entries only. Raises :class:`~store.errors.StoreError`
-        if the entry does not fit, and :class:`FatalDiskError`.
+        if the entry does not fit, :class:`~store.errors.DiskFullError`, after which it counts as
+        damaged still, and :class:`FatalDiskError`.
         """
-        with self._writing("repairing an entry"):
+        with self._writing("repairing an entry", may_be_full_for="a damaged entry"):
             known = self._marks.committed_end
             repair_entry(self._fs, self._directory, self._log, self._index, entry, known_end=known)
 
     def repair_row(self, index: int) -> bool:
         """Repairs the index row of an intact entry, and the padding behind it, if they are corrupt.
 
-        Committed entries only. Returns whether it did. Raises :class:`FatalDiskError`.
+        Committed entries only. Returns whether it did: on a full disk it does not. Raises
+        :class:`FatalDiskError`.
         """
         with self._writing("repairing a row of the entry index"):
             return mend_alone(self._fs, self._directory, self._log, self._index, index)

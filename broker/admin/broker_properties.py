@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.admin.group_members import member_addresses
+from broker.admin.membership import member_addresses
 from broker.context import BrokerContext
 from broker.remoting.protocol.codes import PROTOCOL_VERSION
 from store.message.scheduled_topics import DELAYS_MS

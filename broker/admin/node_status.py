@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from broker.admin.group_health import MemberReport
-from broker.admin.group_members import (
+from broker.admin.membership import (
     VOTER,
     grpc_address,
     member_addresses,

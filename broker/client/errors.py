@@ -9,20 +9,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from broker.remoting.protocol.codes import ResponseCode, refusal_words
+from broker.remoting.protocol.codes import UNAVAILABLE_CODES, ResponseCode, refusal_words
 from broker.remoting.protocol.errors import CallError, ClientClosedError
 from broker.remoting.protocol.frame import Frame
-
-UNAVAILABLE_CODES = frozenset(
-    {
-        ResponseCode.SYSTEM_BUSY,
-        ResponseCode.SERVICE_NOT_AVAILABLE,
-        ResponseCode.FLOW_CONTROL,
-        ResponseCode.NOT_LEADER_FOR_QUEUE,
-        ResponseCode.GO_AWAY,
-    }
-)
-"""The leader may serve the request, or this node a moment later."""
 
 DOUBTFUL_CODES = frozenset(
     {

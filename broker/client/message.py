@@ -41,12 +41,14 @@ class MessageQueue(NamedTuple):
 class Message:
     """A message to send. It must not be changed: its properties are encoded once.
 
-    ``keys``: words by which it can be looked up; ``delay_level``: 1 (1 s) to 18 (2 h), 0 for none.
-    Raises :class:`IllegalMessageError` for properties that cannot be encoded, and for a flag
-    outside an i32. A message that is made within a span of OpenTelemetry has the span's context.
+    ``keys``: words by which it can be looked up; ``delay_level``: 1 (1 s) to 18 (2 h), 0 for none;
+    ``compressed``: the bits of SYSFLAG of a body that is compressed already
+    (``store/message/compressed_body.py``), 0 for none. Raises :class:`IllegalMessageError` for
+    properties that cannot be encoded, and for a flag outside an i32. A message that is made within
+    a span of OpenTelemetry has the span's context.
     """
 
-    __slots__ = ("body", "delay_level", "flag", "property_bytes", "topic")
+    __slots__ = ("body", "compressed", "delay_level", "flag", "property_bytes", "topic")
 
     def __init__(
         self,
@@ -58,12 +60,14 @@ class Message:
         delay_level: int = 0,
         properties: Mapping[str, str] | None = None,
         flag: int = 0,
+        compressed: int = 0,
     ) -> None:
         if not -(2**31) <= flag < 2**31:
             raise IllegalMessageError(f"the flag {flag} is not in the range of an i32")
         self.topic = topic
         self.body = body
         self.flag = flag
+        self.compressed = compressed
         self.delay_level = delay_level
         self.property_bytes = b""
         """All properties except the unique key, as the record stores them."""
@@ -84,6 +88,7 @@ class Message:
         message.topic = self.topic
         message.body = body
         message.flag = self.flag
+        message.compressed = self.compressed
         message.delay_level = self.delay_level
         message.property_bytes = self.property_bytes
         return message

@@ -24,7 +24,11 @@ from broker.client.message import (
 from broker.limits import BODY_LIMITS
 from broker.remoting.protocol.addresses import host_text
 from store.errors import CorruptRecordError
-from store.message.compressed_body import SYS_FLAG_COMPRESSED, decompress_body
+from store.message.compressed_body import (
+    SYS_FLAG_COMPRESSED,
+    SYS_FLAG_COMPRESSION_TYPE,
+    decompress_body,
+)
 from store.message.properties import TAGS, decode_properties, find_property
 from store.message.record import RECORD_FIXED_SIZE, MessageRecord, decode_record
 
@@ -82,6 +86,13 @@ class ReceivedMessage:
     def raw_body(self) -> bytes:
         """The body as stored."""
         return self.record.body
+
+    @property
+    def compressed(self) -> int:
+        """The bits of SYSFLAG that say how :attr:`raw_body` is compressed; 0: it is not."""
+        flags = self.record.sys_flag
+        kind = SYS_FLAG_COMPRESSED | SYS_FLAG_COMPRESSION_TYPE
+        return flags & kind if flags & SYS_FLAG_COMPRESSED else 0
 
     @property
     def topic(self) -> str:

@@ -17,7 +17,12 @@ from typing import Any, TypeVar
 
 from broker.cli.terminal.command_error import WHERE_A_NAMESERVER_IS, CommandError, UsageError
 from broker.remoting.client import RemotingClient
-from broker.remoting.protocol.codes import RequestCode, ResponseCode, refusal_words
+from broker.remoting.protocol.codes import (
+    UNAVAILABLE_CODES,
+    RequestCode,
+    ResponseCode,
+    refusal_words,
+)
 from broker.remoting.protocol.errors import CallError, ConnectFailedError
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.protocol.java_json import decode_json
@@ -48,9 +53,13 @@ ASK_AGAIN_SECONDS = 0.1
 class UnreachableError(CommandError):
     """No connection could be made, so the request was not sent."""
 
+    retriable = True
+
 
 class NoAnswerError(CommandError):
     """The request was sent, but no valid answer came."""
+
+    retriable = True
 
 
 class NoTopicError(CommandError):
@@ -66,6 +75,8 @@ class NoTopicError(CommandError):
 class NoLeaderError(CommandError):
     """A broker group has no leader that serves."""
 
+    retriable = True
+
 
 class RefusedError(CommandError):
     """The server answered with another code than success."""
@@ -75,6 +86,7 @@ class RefusedError(CommandError):
     ) -> None:
         self.code = code
         self.ext = ext or {}
+        self.retriable = code in UNAVAILABLE_CODES
         hint = ""
         if "AclException" in (remark or "") and not security_from(os.environ).credentials:
             hint = "; name an account: --profile FILE or $DLEDGER_PROFILE"
@@ -104,6 +116,16 @@ class DepartedBroker:
     """How long it has been gone, in seconds."""
     members: Mapping[str, int]
     """The former broker ids by address; 0 for a node that never followed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leaders:
+    """The leaders of all groups, for a change that each group keeps in its own log."""
+
+    addresses: Mapping[str, str]
+    """By broker name."""
+    gone: Sequence[str]
+    """The broker names without a registered process: no change reaches them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,25 +195,26 @@ class AdminClient:
 
     async def broker_names(self) -> list[BrokerName]:
         """Every registered broker name, in order."""
-        document = document_of(await self.ask_namesrv(RequestCode.GET_BROKER_CLUSTER_INFO))
-        table = document.get("brokerAddrTable", {})
-        return [
-            BrokerName(
-                name,
-                str(table[name].get("cluster", "")),
-                {int(key): address for key, address in table[name]["brokerAddrs"].items()},
-            )
-            for name in sorted(table)
-        ]
+        return _registered(await self._cluster_info())
 
     async def departed_brokers(self) -> list[DepartedBroker]:
         """The broker names without a process that the NameServer keeps, in order."""
-        document = document_of(await self.ask_namesrv(RequestCode.GET_BROKER_CLUSTER_INFO))
-        table = document.get("goneTable", {})
-        return [
-            DepartedBroker(name, table[name]["goneMillis"] / 1000, table[name]["members"])
-            for name in sorted(table)
-        ]
+        return _departed(await self._cluster_info())
+
+    async def leaders(self) -> Leaders:
+        """The leaders of all groups that the NameServer knows.
+
+        Raises :class:`CommandError` if there is none, and :class:`NoLeaderError`.
+        """
+        document = await self._cluster_info()  # one answer: a group is registered or gone
+        masters = {name.name: name.master for name in _registered(document)}
+        gone = [each.name for each in _departed(document)]
+        if not masters:
+            raise CommandError(f"no broker is registered; gone are: {', '.join(gone) or 'none'}")
+        return Leaders(_with_leaders(masters), gone)
+
+    async def _cluster_info(self) -> dict[str, Any]:
+        return document_of(await self.ask_namesrv(RequestCode.GET_BROKER_CLUSTER_INFO))
 
     async def masters(self, cluster: str | None = None) -> dict[str, str]:
         """The leaders' addresses by broker name, of one cluster or of all.
@@ -304,6 +327,26 @@ async def _aliases(address: str) -> set[str]:
     except (OSError, ValueError):  # also for invalid host names
         return {address}
     return {address, *(join_host_port(str(where[0]), port) for *_, where in found)}
+
+
+def _registered(document: Mapping[str, Any]) -> list[BrokerName]:
+    table = document.get("brokerAddrTable", {})
+    return [
+        BrokerName(
+            name,
+            str(table[name].get("cluster", "")),
+            {int(key): address for key, address in table[name]["brokerAddrs"].items()},
+        )
+        for name in sorted(table)
+    ]
+
+
+def _departed(document: Mapping[str, Any]) -> list[DepartedBroker]:
+    table = document.get("goneTable", {})
+    return [
+        DepartedBroker(name, table[name]["goneMillis"] / 1000, table[name]["members"])
+        for name in sorted(table)
+    ]
 
 
 def _with_leaders(masters: Mapping[str, str | None]) -> dict[str, str]:

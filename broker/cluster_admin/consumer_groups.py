@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from broker.cli.terminal.command_error import CommandError
 from broker.cluster_admin.admin_client import AdminClient, NoTopicError, document_of
 from broker.cluster_admin.consumer_group_views import ConsumerGroupView, find_group
 from broker.remoting.protocol.codes import RequestCode
@@ -35,6 +36,18 @@ class GroupDeletion:
                 {"groupName": self._name, "removeOffset": True},
             )
         return self._found, await _has_dead_letters(admin, self._name)
+
+
+async def create_group(admin: AdminClient, name: str, settings: Mapping[str, object]) -> None:
+    """Creates the group at the leaders that lack it; at the others its settings stay.
+
+    Raises :class:`~broker.cli.terminal.command_error.CommandError` if all have it.
+    """
+    found = await group_configs(admin, name)
+    lacking = [address for address, config in found.items() if config is None]
+    if not lacking:
+        raise CommandError(f"there is a group {name}; `dledger group alter` changes it")
+    await put_group(admin, lacking, {"groupName": name, **settings})
 
 
 async def put_group(

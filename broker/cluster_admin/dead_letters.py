@@ -56,8 +56,16 @@ async def dead_letters(
 async def send_again(
     producer: Producer, topic: str, messages: Iterable[ReceivedMessage]
 ) -> AsyncIterator[ReceivedMessage]:
-    """Sends messages to the topic, one by one, and gives each one once it is stored."""
+    """Sends messages to the topic, one by one, and gives each one once it is stored. A body goes as
+    it is stored, also one that cannot be decompressed."""
     for message in messages:
         kept = {k: v for k, v in message.properties.items() if k not in OWN_PROPERTIES}
-        await producer.send(Message(topic, message.body, properties=kept))
+        again = Message(
+            topic,
+            message.raw_body,
+            properties=kept,
+            flag=message.record.flag,
+            compressed=message.compressed,
+        )
+        await producer.send(again)
         yield message

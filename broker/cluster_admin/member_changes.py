@@ -54,7 +54,7 @@ class GroupMembers:
         return masters[self.group]
 
     async def members(self) -> dict[str, Any]:
-        """The leader's answer about the members (see ``broker/admin/group_members.py``)."""
+        """The leader's answer about the members (see ``broker/admin/membership.py``)."""
 
         async def ask() -> dict[str, Any]:
             answer = await self.admin.ask(await self.leader(), RequestCode.GET_GROUP_MEMBERS)
@@ -62,13 +62,19 @@ class GroupMembers:
 
         return await when_led(ask)
 
-    async def add(self, node: str, address: str) -> dict[str, Any]:
-        """Makes the waiting node at ``address`` a learner."""
+    async def node_at(self, node: str, address: str) -> dict[str, str]:
+        """What the node at ``address`` tells. Raises :class:`CommandError` if nobody answers there,
+        and :class:`UsageError` if it is another node."""
         told = await view_node(self.admin, address)
         if (told["raftGroup"], told["raftNode"]) != (self.group, node):
             raise UsageError(
                 f"at {address} is {told['raftGroup']}/{told['raftNode']}, not {self.group}/{node}"
             )
+        return told
+
+    async def add(self, node: str, address: str) -> dict[str, Any]:
+        """Makes the waiting node at ``address`` a learner."""
+        told = await self.node_at(node, address)
         own = decode_json(told["raftOwnMember"].encode())
         return await self._change(
             node,

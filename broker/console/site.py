@@ -18,11 +18,10 @@ import mimetypes
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from http import HTTPStatus
-from urllib.parse import unquote
 
 from aiohttp import web
 
-from broker.admin.group_members import member_addresses
+from broker.admin.membership import member_addresses
 from broker.admin.node_history import NodeHistory
 from broker.cli.terminal.command_error import CommandError
 from broker.console.actions import dead_letters, groups, members, messages, quotas, topics
@@ -116,7 +115,7 @@ class Site:
                 return await self._form(visit, _action(rest), dict(request.query))
             if first == "jobs":
                 return _job(self._known_job(rest, visitor))
-            return await self._page(visit, first, unquote(rest))
+            return await self._page(visit, first, rest)
 
     async def post(
         self, visitor: Visitor, request: web.Request, path: str, values: dict[str, str]

@@ -24,6 +24,7 @@ from broker.delivery.message_reader import (
     MessageReader,
     PullLimits,
 )
+from broker.delivery.offset_quota import queues_without_room
 from broker.delivery.offset_resets import OffsetResetter, PendingResets
 from broker.delivery.queue_locks import QueueLocks
 from broker.delivery.replica_selection import ReplicaSelection
@@ -37,7 +38,7 @@ from broker.errors import (
 )
 from broker.filter.subscription import ALL, TAG_TYPE, Subscription
 from broker.group_commit.batcher import Batcher
-from broker.limits import CONSUME, STATE
+from broker.limits import CONSUME
 from broker.metrics.broker_metrics import MessageRates
 from broker.quotas.throttle import NOBODY, Caller, Throttle
 from broker.state.state_machine import BrokerStateMachine
@@ -198,7 +199,7 @@ class Delivery:
             wanted = self._subscribed(request)
         else:
             wanted = message_filter(self._settings, request.expression_type, request.expression)
-        if request.commit_offset is not None:
+        if group and request.commit_offset is not None:
             self._commit_offset(group, topic, queue_id, request.commit_offset)
         hold_seconds = request.hold_seconds
         if hold_seconds > 0:
@@ -272,10 +273,7 @@ class Delivery:
             return
         if resets and resets.is_pending(group, topic, queue_id):
             return
-        if (
-            self._machine.state.offset_count < STATE.offsets_max
-            or batcher.offset(group, topic, queue_id) is not None
-        ):
+        if not queues_without_room(batcher, group, topic, (queue_id,)):
             batcher.add_lazy_offset(group, topic, queue_id, offset)
 
     # --- running a fetch
@@ -294,7 +292,10 @@ class Delivery:
             return
         until = now + waits if not fetch.deadline else min(now + waits, fetch.deadline)
         run = partial(self._run_within_quotas, fetch)
-        held = HeldPull(request.topic, request.queue_id, NO_MESSAGE, run, request.owner)
+        held = HeldPull(
+            *(request.topic, request.queue_id, NO_MESSAGE, run),
+            *(request.owner, fetch.wanted.size),
+        )
         if now < until and self.long_polling.hold(held, until):
             fetch.held = held
         else:
@@ -307,7 +308,7 @@ class Delivery:
         if self.resets and self._was_moved(fetch):
             return
         fetch.begun_at = self._clock()
-        codes, selector, _ = fetch.wanted
+        codes, selector = fetch.wanted.codes, fetch.wanted.selector
         limits = request.limits if selector is None else SCAN_LIMITS
         try:
             found = self._reader.find(

@@ -13,7 +13,7 @@ from broker.filter.sql92_parser import Selector, parse_selector
 from broker.filter.subscription import SQL_TYPE, TAG_TYPE, ExpressionError, tag_codes
 from store.errors import CorruptRecordError
 from store.io.filesystem import Bytes
-from store.message.properties import decode_properties
+from store.message.properties import TAGS, decode_properties, find_property
 from store.message.record import record_bounds
 from store.quoting import quoted
 
@@ -36,6 +36,18 @@ class MessageFilter(NamedTuple):
     selector: Selector | None = None
     size: int = 0
     """The characters of the expression."""
+    tags: frozenset[str] | None = None
+    """The tags as text, for clients that do not compare it. Tags may have the same code."""
+
+    def has_tag(self, record: Bytes) -> bool:
+        """Whether a record whose code is in :attr:`codes` also has one of :attr:`tags`."""
+        return self.tags is None or has_tag(_properties(record), self.tags)
+
+
+def has_tag(properties: bytes, tags: frozenset[str]) -> bool:
+    """Whether a message with this property string has one of ``tags``."""
+    tag = find_property(properties, TAGS)
+    return tag is not None and tag.decode(errors="replace") in tags
 
 
 def message_filter(settings: DynamicSettings, kind: str, expression: str) -> MessageFilter:
@@ -80,12 +92,16 @@ def selected(
 
 def properties_of(part: Bytes, start: int = 0, end: int | None = None) -> dict[str, str]:
     """The properties of the record at ``start``. The body, its largest part, is not read."""
+    return decode_properties(_properties(part, start, end))
+
+
+def _properties(part: Bytes, start: int = 0, end: int | None = None) -> bytes:
     end = len(part) if end is None else end
     (body_size,) = _I32.unpack_from(part, start + _BODY_SIZE_AT)
     topic_at = start + _BODY_SIZE_AT + _I32.size + body_size
     if body_size < 0 or topic_at >= end:
         raise CorruptRecordError(f"a body of {body_size} bytes leaves the record")
-    return decode_properties(bytes(part[topic_at + 1 + part[topic_at] + 2 : end]))
+    return bytes(part[topic_at + 1 + part[topic_at] + 2 : end])
 
 
 def _of(found: GetMessageResult, next_offset: int, messages: int) -> GetMessageResult:

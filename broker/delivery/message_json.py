@@ -3,32 +3,10 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable
-from contextlib import suppress
 from typing import Any
 
-from broker.limits import BODY_LIMITS
-from store.io.filesystem import Bytes
-from store.message.compressed_body import SYS_FLAG_COMPRESSED, decompress_body
 from store.message.properties import KEYS, TAGS, UNIQUE_KEY, decode_properties
-from store.message.record import MessageRecord, iter_records
-
-
-def messages_json(parts: Iterable[Bytes]) -> list[dict[str, Any]]:
-    """The messages of ``parts``; each part holds records back to back.
-
-    A body that cannot be decompressed stays as stored. Raises
-    :class:`~store.errors.CorruptRecordError`.
-    """
-    documents = []
-    for part in parts:
-        for record in iter_records(part):
-            body = record.body
-            if record.sys_flag & SYS_FLAG_COMPRESSED:
-                with suppress(ValueError):
-                    body = decompress_body(body, record.sys_flag, BODY_LIMITS.inflated_size)
-            documents.append(message_json(record, body))
-    return documents
+from store.message.record import MessageRecord
 
 
 def message_json(record: MessageRecord, body: bytes) -> dict[str, Any]:

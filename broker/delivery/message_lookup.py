@@ -14,9 +14,16 @@ from broker.delivery.message_reader import LogRange, MessageReader, row_range
 from broker.limits import CONSUME
 from broker.state.state_machine import STORE_TIMESTAMP_AT, BrokerStateMachine
 from store.errors import CorruptRecordError, OutOfRangeError, StoreError
+from store.index.consume_queue import ConsumeQueue
 from store.io.filesystem import Bytes
 from store.message.batch import QUEUE_ROW
-from store.message.record import RECORD_FIXED_SIZE, RECORD_MAGIC, decode_record, key_hash
+from store.message.record import (
+    RECORD_FIXED_SIZE,
+    RECORD_MAGIC,
+    MessageRecord,
+    decode_record,
+    key_hash,
+)
 
 _START = Struct(">ii20xq")
 """The parts of a record that are read: total size, magic, and at byte 28 its own position."""
@@ -78,7 +85,8 @@ class MessageLookup:
             done(b"", OutOfRangeError(f"the log holds no message at position {position}"))
 
     def _confirm(self, position: int, data: Bytes, done: RecordDone) -> None:
-        """Gives out the record at ``position`` if a row leads to it.
+        """Gives out the record at ``position`` if a row leads to it. The row may be trimmed: a
+        consumer may still work on the message.
 
         If the row of its offset leads elsewhere, either the record is made up or the row is
         corrupt. So the row is compared with the record to which it leads.
@@ -95,7 +103,10 @@ class MessageLookup:
             done(b"", fault)
             return
         if queue is None or not row:
-            done(b"", no_message)
+            if queue is not None and self._is_trimmed(queue, record, position):
+                done(data, None)
+            else:
+                done(b"", no_message)
             return
         told, size, _code = QUEUE_ROW.unpack(row)
         if (told, size) == (position, record.size):
@@ -103,6 +114,14 @@ class MessageLookup:
             return
         other = row_range(queue, record.queue_id, record.queue_offset, told, size)
         self._reader.load([other], lambda _parts, error: done(b"", error or no_message))
+
+    def _is_trimmed(self, queue: ConsumeQueue, record: MessageRecord, position: int) -> bool:
+        """Whether the topic keeps the message no longer, and the log does."""
+        topic = self._machine.state.topics.get(record.topic)
+        if topic is None or not topic.retention_ms or position < self._machine.expired_position:
+            return False
+        row = queue.read_trimmed(record.queue_offset)
+        return bool(row) and QUEUE_ROW.unpack(row)[:2] == (position, record.size)
 
     def by_key(
         self,

@@ -17,7 +17,14 @@ from typing import NamedTuple, TypeAlias
 from broker.delivery.long_polling import LongPolling
 from broker.delivery.message_lookup import MessageLookup
 from broker.delivery.message_reader import MessageReader
-from broker.errors import REFUSALS, Refusal
+from broker.delivery.offset_quota import check_offset_quota
+from broker.errors import (
+    REFUSALS,
+    QuotaExceededError,
+    Refusal,
+    UnknownGroupError,
+    UnknownTopicError,
+)
 from broker.group_commit.batcher import Batcher
 from broker.state.commands import Command, CommitOffset, PopForget
 from store.errors import StoreError
@@ -150,6 +157,7 @@ class OffsetReset:
         self._resetter = resetter
         self._request = request
         self._done = done
+        self._group_was_known = resetter.batcher.group(request.group) is not None
         self._waits_for = len(request.queue_ids)
         self._offsets: dict[int, int] = {}
         self._failure: Refusal | StoreError | None = None
@@ -169,6 +177,17 @@ class OffsetReset:
             return
         group, topic = self._request.group, self._request.topic
         batcher, pending = self._resetter.batcher, self._resetter.pending
+        if batcher.topic(topic) is None:  # deleted while the targets were looked up
+            self._done(None, UnknownTopicError(f"the topic {topic} does not exist"))
+            return
+        if self._group_was_known and batcher.group(group) is None:
+            self._done(None, UnknownGroupError(f"the group {group} does not exist"))
+            return
+        try:
+            check_offset_quota(batcher, group, topic, list(self._offsets))
+        except QuotaExceededError as error:
+            self._done(None, error)
+            return
         if not force:
             for queue_id, offset in self._offsets.items():
                 consumed = batcher.offset(group, topic, queue_id)

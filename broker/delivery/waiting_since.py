@@ -11,11 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from broker.delivery.message_lookup import MessageLookup
-from broker.delivery.store_times import Place, store_times
+from broker.delivery.store_times import PLACES_PER_TURN, Place, store_times
 from broker.limits import ADMIN, AdminLimits
-
-_PLACES_PER_TURN = 64
-"""Look-ups in one turn of the event loop: a few milliseconds of work."""
 
 
 class WaitingSince:
@@ -47,8 +44,8 @@ class WaitingSince:
             self._known = {place: ms for place, ms in self._known.items() if place in wanted}
         with suppress(TimeoutError):
             async with asyncio.timeout(self._limits.lag_look_seconds):
-                for begin in range(0, len(missing), _PLACES_PER_TURN):
-                    found = await self._times(missing[begin : begin + _PLACES_PER_TURN])
+                for begin in range(0, len(missing), PLACES_PER_TURN):
+                    found = await self._times(missing[begin : begin + PLACES_PER_TURN])
                     self._known.update((place, ms) for place, ms in found.items() if ms)
                     await asyncio.sleep(0)
 
@@ -67,5 +64,5 @@ class WaitingSince:
             if not answer.done():
                 answer.set_result(times)
 
-        store_times(self._lookup, places, found)
+        store_times(self._loop, self._lookup, places, found)
         return await answer

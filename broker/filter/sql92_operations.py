@@ -1,8 +1,9 @@
 """The operations of filter expressions, in RocketMQ's three-valued logic.
 
-An operation is made of its operands once, and then evaluated for each message. This module refuses
-the same expressions as RocketMQ's compiler: an order of text or booleans, a comparison with NULL, a
-BETWEEN with swapped bounds.
+An operation is made of its operands once, and then evaluated for each message. It evaluates each
+operand at most once, and its text has a bounded length. So both cost an expression no more than its
+length, however deep it is nested. This module refuses the same expressions as RocketMQ's compiler:
+an order of text or booleans, a comparison with NULL, a BETWEEN with swapped bounds.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from store.quoting import quoted
 
 Properties: TypeAlias = Mapping[str, str]
 Evaluate: TypeAlias = Callable[[Properties], Value]
+
+TEXT_SIZE = 100
+"""Characters of the text of an operation; of a longer one its beginning is enough."""
 
 
 class Operand(NamedTuple):
@@ -48,7 +52,7 @@ def negative(operand: Operand) -> Operand:
             return None
         return -value
 
-    return Operand(evaluate, f"-{operand.text}")
+    return Operand(evaluate, f"-{operand.text}"[:TEXT_SIZE])
 
 
 def condition(operand: Operand) -> Operand:
@@ -157,16 +161,39 @@ def _check_orderable(operand: Operand) -> None:
 
 
 def between(operand: Operand, low: Operand, high: Operand) -> Operand:
-    both = conjunction(ordered(operand, ">=", low), ordered(operand, "<=", high))
+    found = _in_range(operand, low, high, negated=False)
     if low.is_constant and high.is_constant:
         first, last = low.evaluate({}), high.evaluate({})
         if first is not None and last is not None and compare(first, last) > 0:
             raise ExpressionError(f"BETWEEN {low.text} AND {high.text} is never true")
-    return both
+    return found
 
 
 def not_between(operand: Operand, low: Operand, high: Operand) -> Operand:
-    return disjunction(ordered(operand, "<", low), ordered(operand, ">", high))
+    return _in_range(operand, low, high, negated=True)
+
+
+def _in_range(operand: Operand, low: Operand, high: Operand, *, negated: bool) -> Operand:
+    """``operand >= low AND operand <= high``, or the negation of both; but the operand, which may
+    contain another range, is evaluated once."""
+    for each in (operand, low, high):
+        _check_orderable(each)
+    value_of, first, last = operand.evaluate, low.evaluate, high.evaluate
+
+    def evaluate(properties: Properties) -> Value:
+        value = value_of(properties)
+        if value is None:
+            return None
+        lowest = first(properties)
+        if lowest is not None and compare_ordered(value, lowest) < 0:
+            return negated
+        highest = last(properties)
+        if highest is not None and compare_ordered(value, highest) > 0:
+            return negated
+        return None if lowest is None or highest is None else not negated
+
+    word = "NOT BETWEEN" if negated else "BETWEEN"
+    return _boolean(evaluate, f"({operand.text} {word} {low.text} AND {high.text})")
 
 
 def one_of(operand: Operand, texts: Sequence[str], *, negated: bool) -> Operand:
@@ -208,4 +235,4 @@ def _property_of(operand: Operand, word: str) -> Evaluate:
 
 
 def _boolean(evaluate: Evaluate, text: str) -> Operand:
-    return Operand(evaluate, text, is_boolean=True)
+    return Operand(evaluate, text[:TEXT_SIZE], is_boolean=True)

@@ -1,7 +1,8 @@
 """The subscription of a group to a topic: the tag expression and the tags codes that match it.
 
 The broker filters by the 32-bit hash of a tag, as in a ConsumeQueue row. Messages with a colliding
-hash reach the client, which compares the text. The codes are computed from the expression, because
+hash reach clients of remoting, which compare the text; those of gRPC do not, so the broker does it
+for them. The codes are computed from the expression, because
 C++ clients send ``codeSet`` [0, 0] with a correct expression.
 """
 
@@ -51,18 +52,24 @@ def remembered(make: Callable[[str], T]) -> Callable[[str], T]:
 
 
 @remembered
-def tag_codes(expression: str) -> frozenset[int] | None:
-    """The codes that match ``A || B``; None (all match) for ``*`` and for an empty expression.
+def tag_names(expression: str) -> frozenset[str] | None:
+    """The tags that ``A || B`` names; None (all match) for ``*`` and for an empty expression.
 
     Raises :class:`ExpressionError`.
     """
     if expression in {"", ALL}:
         return None
-    tags = [tag.strip() for tag in expression.split("||")]
-    tags = [tag for tag in tags if tag]
+    tags = frozenset(tag.strip() for tag in expression.split("||")) - {""}
     if not tags:
         raise ExpressionError(f"the subscription {quoted(expression)} names no tag")
-    return frozenset(map(tags_code, tags))
+    return tags
+
+
+@remembered
+def tag_codes(expression: str) -> frozenset[int] | None:
+    """The codes of :func:`tag_names`. Raises :class:`ExpressionError`."""
+    tags = tag_names(expression)
+    return None if tags is None else frozenset(map(tags_code, tags))
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,11 +24,11 @@ from broker.group_commit.pending_batch import (
     Waiter,
     command_bytes,
 )
-from broker.group_commit.pending_state import PendingState, Totals
+from broker.group_commit.pending_state import LAZY_SECONDS, PendingState, Totals
 from broker.group_commit.ports import Applied, Proposer
 from broker.group_commit.store_clock import StoreClock
 from broker.limits import PRODUCE
-from broker.state.commands import Command, StoreRequests, encode_commands
+from broker.state.commands import Command, DeleteTopic, StoreRequests, encode_commands
 from broker.state.deduplication_window import DeduplicationIndex, pack_keys
 from broker.topics_and_groups import GroupConfig, TopicConfig
 from dledger.errors import BusyError, NotLeaderError, ProposeError
@@ -37,23 +37,12 @@ from store.errors import EntryTooLargeError
 from store.io.filesystem import Bytes
 from store.log.entry import HEADER_SIZE
 from store.log.layout import entry_size_max
-from store.message.batch import (
-    KEY_ROW,
-    QUEUE_ROW,
-    QueueRun,
-    batch_size,
-    encode_batch,
-    pending_bytes,
-)
+from store.message.batch import KEY_ROW, QUEUE_ROW, batch_size, encode_batch, pending_bytes
 from store.message.record import PendingMessage
-from store.message.scheduled_topics import SCHEDULE_TOPIC, with_deliver_times
 
 PIPELINE_ENTRIES = 2
 ENTRY_BYTES = 4 << 20
 """The limit of a batch. A single request above it becomes an entry of its own."""
-
-LAZY_SECONDS = 1.0
-"""How long an offset of a pull request may wait for an entry."""
 
 _pending_bytes_max = PRODUCE.pending_bytes_max  # looked up for each message
 
@@ -103,6 +92,10 @@ class Batcher:
         self._pending_state = PendingState(applied)
         self.pop_queue = self._pending_state.pop.queue
         """A group's deliveries by POP, as they will be once everything pending is applied."""
+        self.offset = self._pending_state.offset
+        """A group's offset, or None, as it will be once everything pending is applied."""
+        self.offset_count = self._pending_state.offset_count
+        """The number of offsets then, at most."""
         self._lazy_timer: asyncio.TimerHandle | None = None
 
     # --- for the flows that add messages and commands
@@ -150,10 +143,6 @@ class Batcher:
         """The offset behind the last message that this leader has proposed for the queue. No
         consumer can be further."""
         return self._next_offsets.end_offset(topic, queue_id)
-
-    def offset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """A group's offset as it will be once everything pending is applied."""
-        return self._pending_state.offset(group, topic, queue_id)
 
     def add_message(
         self, topic: str, queue_id: int, message: PendingMessage, waiter: Waiter
@@ -205,6 +194,11 @@ class Batcher:
         Raises as :meth:`add_messages`; nothing is added then. ``completion`` is called after the
         messages' waiters.
         """
+        # The messages of an entry are applied before its commands. A deletion would undo those that
+        # came after it, too. So an entry that deletes a topic has no messages.
+        deletes = any(isinstance(command, DeleteTopic) for command in commands)
+        if deletes:
+            self._close_open()
         size = sum(map(command_bytes, commands))
         message_bytes = sum(pending_bytes(to.messages) for to in messages)
         size += message_bytes + _RUN_BYTES * len(messages)
@@ -218,13 +212,12 @@ class Batcher:
             self._put_command(batch, command)
         if completion is not None:
             batch.completions.append(completion)
+        if deletes:
+            self._close_open()
 
     def add_command(self, command: Command, completion: Completion | None = None) -> None:
         """Adds a command. Raises :class:`~dledger.errors.NotLeaderError` or BusyError."""
-        batch = self._reserve(command_bytes(command))
-        self._put_command(batch, command)
-        if completion is not None:
-            batch.completions.append(completion)
+        self.add_in_one_entry((), (command,), completion)
 
     def _put_command(self, batch: PendingBatch, command: Command) -> None:
         batch.commands.append(command)
@@ -304,15 +297,21 @@ class Batcher:
         if self._pending_bytes + size > _pending_bytes_max:
             raise BusyError(self._pending_bytes, _pending_bytes_max)
         batch = self._open
-        if batch.bytes + size > self._entry_bytes and batch:
-            self._closed.append(batch)
-            batch = self._open = PendingBatch()
+        if batch.bytes + size > self._entry_bytes:
+            batch = self._close_open()
         self.check_size(size)
         batch.bytes += size
         self._pending_bytes += size
         if not self._turn_scheduled:
             self._schedule()
         return batch
+
+    def _close_open(self) -> PendingBatch:
+        """Puts nothing more into the open batch. Returns the new one."""
+        if self._open:
+            self._closed.append(self._open)
+            self._open = PendingBatch()
+        return self._open
 
     def _refuse_for_full_disk(self, why: Callable[[int], ProposeError], size: int) -> PendingBatch:
         self.check_serving()
@@ -335,10 +334,12 @@ class Batcher:
 
     def _lazy_due(self) -> None:
         self._lazy_timer = None
+        if self._closed:  # commits stall, and with each second another batch would wait
+            self._lazy_timer = self._loop.call_later(LAZY_SECONDS, self._lazy_due)
+            return
         while self._pending_state.has_lazy_offsets:  # they may fill more than one entry
             self._take_lazy_offsets(self._open)
-            self._closed.append(self._open)
-            self._open = PendingBatch()
+            self._close_open()
         if not self._turn_scheduled:
             self._schedule()
 
@@ -348,12 +349,7 @@ class Batcher:
         self._take_lazy_offsets(batch)
         self._pending_bytes -= batch.bytes
         timestamp_ms = self.now_ms()
-        for (topic, queue_id), queue in batch.queues.items():
-            messages = queue.messages
-            first = self._next_offsets.take(topic, queue_id, len(messages))
-            if topic == SCHEDULE_TOPIC:
-                messages = with_deliver_times(messages, queue_id, timestamp_ms)
-            batch.runs.append(QueueRun(topic, queue_id, first, messages))
+        batch.runs = self._next_offsets.runs_of(batch.queues, timestamp_ms)
         if batch.requests:
             batch.commands.append(StoreRequests(pack_keys(batch.requests)))
             self.deduplication_index.age()

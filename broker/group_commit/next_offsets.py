@@ -7,10 +7,12 @@ entries are applied in the order proposed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from broker.group_commit.pending_batch import PendingQueue
 from broker.group_commit.ports import QueueEnds
 from store.message.batch import QueueRun
+from store.message.scheduled_topics import SCHEDULE_TOPIC, with_deliver_times
 
 
 class NextOffsets:
@@ -30,6 +32,19 @@ class NextOffsets:
         first = self.end_offset(topic, queue_id)
         self._next[topic, queue_id] = first + count
         return first
+
+    def runs_of(
+        self, queues: Mapping[tuple[str, int], PendingQueue], timestamp_ms: int
+    ) -> list[QueueRun]:
+        """The messages of an entry with their offsets. ``timestamp_ms``: their store time."""
+        runs = []
+        for (topic, queue_id), queue in queues.items():
+            messages = queue.messages
+            first = self.take(topic, queue_id, len(messages))
+            if topic == SCHEDULE_TOPIC:
+                messages = with_deliver_times(messages, queue_id, timestamp_ms)
+            runs.append(QueueRun(topic, queue_id, first, messages))
+        return runs
 
     def give_back(self, runs: Iterable[QueueRun]) -> None:
         """Takes back the offsets of the last runs, which are not proposed after all."""

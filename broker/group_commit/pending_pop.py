@@ -34,15 +34,16 @@ _STALE_MIN = 64
 class PendingPopQueue:
     """The pending deliveries of a group in one queue."""
 
-    __slots__ = ("_by_nonce", "_due", "_visible", "lock", "queue")
+    __slots__ = ("_by_nonce", "_due", "_skipped_to", "_visible", "lock", "queue")
 
     def __init__(self, queue: PopQueue) -> None:
         self.queue = queue
         self.lock = asyncio.Lock()
         """Held while a receive request finds and loads messages."""
+        self._skipped_to = 0
         self._visible: dict[int, None] = {}
-        """Offsets that were visible at the last look. They include deliveries that wait for their
-        message group, and some that are gone since."""
+        """Offsets that were visible at a look. They include deliveries that wait for their message
+        group, and some that are gone since. Every other delivery is in ``_due``."""
         self._index()
 
     def _index(self) -> None:
@@ -61,6 +62,16 @@ class PendingPopQueue:
     def __len__(self) -> int:
         return len(self.queue.deliveries)
 
+    @property
+    def next_offset(self) -> int:
+        """The offset of the first message that no member has received and no filter skipped."""
+        return max(self.queue.next_offset, self._skipped_to)
+
+    def skip_to(self, offset: int) -> None:
+        """A filter skipped the messages before ``offset``. The log may hear of it later: another
+        leader looks at them again."""
+        self._skipped_to = offset
+
     def apply(self, command: PopCommand | CommitOffset) -> None:
         changed_by(self.queue, command)
         match command:
@@ -78,21 +89,26 @@ class PendingPopQueue:
             times[visible_ms] = offsets
             heappush(self._due, (visible_ms, nonce))
         else:
-            known += offsets
+            known += [offset for offset in offsets if offset not in known]
         if len(self._due) > 2 * len(self.queue.deliveries) + _STALE_MIN:
             self._index()
 
     def visible(self, now_ms: int) -> Iterator[tuple[int, PopDelivery]]:
-        """The visible deliveries, ordered by offset. The queue must not change meanwhile."""
+        """The visible deliveries, ordered by offset. The queue must not change meanwhile.
+
+        ``now_ms`` may be older than that of an earlier look: requests wait for locks and disks.
+        """
         self._end_deliveries(now_ms)
         deliveries = self.queue.deliveries
         found = self._visible
         for offset in sorted(found):
             delivery = deliveries.get(offset)
-            if delivery is None or delivery.visible_ms > now_ms:
-                del found[offset]
-            else:
+            if delivery is not None and delivery.visible_ms <= now_ms:
                 yield offset, delivery
+                continue
+            del found[offset]
+            if delivery is not None:
+                self._received(delivery.visible_ms, delivery.nonce, [offset])
 
     def next_visible_ms(self, now_ms: int) -> int | None:
         """When the next delivery may become visible, after ``now_ms``."""

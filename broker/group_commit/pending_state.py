@@ -27,6 +27,9 @@ from broker.state.commands import (
 )
 from broker.topics_and_groups import GroupConfig, TopicConfig
 
+LAZY_SECONDS = 1.0
+"""How long an offset of a pull request may wait for an entry."""
+
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -88,6 +91,10 @@ class PendingState:
             return lazy
         pending = self._offsets.get(key)
         return self._applied.state.offset(*key) if pending is None else pending[1]
+
+    def offset_count(self) -> int:
+        """The number of offsets, at most: a pending one that replaces another counts as well."""
+        return self._applied.state.offset_count + len(self._offsets) + len(self._lazy)
 
     def add(self, batch: PendingBatch, command: Command) -> None:
         """Adds a command that ``batch`` holds."""

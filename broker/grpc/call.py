@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from broker.grpc.protocol.definition_pb2 import Resource
 from broker.remoting.protocol.addresses import NO_HOST, host_bytes
@@ -12,6 +12,10 @@ from dledger.wire.endpoint import Endpoint, EndpointError
 
 TELEMETRY = "Telemetry"
 """The method of a client's stream, and of its commands that brokers forward."""
+
+
+def _hold_anything(_size: int) -> None:
+    """Outside a dispatcher nothing is counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,9 @@ class Call:
     """Whether the client uses TLS with this broker."""
     caller: Caller = EVERYBODY
     """The caller, once it was checked."""
+    hold: Callable[[int], None] = field(default=_hold_anything, compare=False, repr=False)
+    """Counts so many bytes that are made of the request, until the call ends. Raises
+    :class:`~dledger.errors.BusyError`."""
 
     @property
     def client_id(self) -> str:

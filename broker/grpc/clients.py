@@ -53,7 +53,8 @@ class Session:
     def __init__(self, call: Call, send: Callable[[TelemetryCommand], None]) -> None:
         self.call = call
         self.send = send
-        self.settings: Settings | None = None
+        self.settings: bytes | None = None
+        """The encoded command with the client's settings: decoded it takes many times as much."""
         self.told: asyncio.Task[None] | None = None
         """The last report to the leader that was not awaited."""
 
@@ -256,8 +257,7 @@ class Clients:
     def tell_settings(self, session: Session) -> None:
         """Reports a client to the leader, also repeatedly."""
         if session.settings is not None:
-            command = TelemetryCommand(settings=session.settings)
-            self.tell(session, command.SerializeToString())
+            self.tell(session, session.settings)
 
     def beats(self, session: Session) -> None:
         """A heartbeat: the same, unless a report is still in progress."""

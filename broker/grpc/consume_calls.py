@@ -10,10 +10,17 @@ from google.protobuf.message import Message as AnyMessage
 
 from broker.context import BrokerContext
 from broker.delivery.message_filter import MessageFilter, message_filter
-from broker.filter.subscription import ALL, SQL_TYPE, TAG_TYPE
+from broker.filter.subscription import ALL, SQL_TYPE, TAG_TYPE, tag_names
 from broker.grpc.access import caller_of, consumes
 from broker.grpc.call import Call, name_of
-from broker.grpc.protocol.definition_pb2 import Code, FilterExpression, FilterType, Resource, Status
+from broker.grpc.protocol.definition_pb2 import (
+    Code,
+    FilterExpression,
+    FilterType,
+    Message,
+    Resource,
+    Status,
+)
 from broker.grpc.protocol.service_pb2 import (
     AckMessageRequest,
     AckMessageResponse,
@@ -37,6 +44,7 @@ from broker.limits import CONSUME, GRPC
 from broker.pop.pop_request import PoppedMessage, PopRequest, ReceiptStatus
 from broker.security.authorize import Access
 from broker.topics_and_groups import check_group_name, check_topic_name
+from store.io.filesystem import Bytes
 from store.message.record import decode_record
 
 ANSWER_SECONDS = 0.5
@@ -64,22 +72,25 @@ class ConsumeCalls:
     async def receive(self, call: Call, request: ReceiveMessageRequest) -> Sequence[AnyMessage]:
         """Messages of any queue of this broker, whatever queue the client names. Without messages
         the call waits, as long as the client asks."""
-        wanted = self._wanted(call, request)
+        topic = request.message_queue.topic
+        messages = _Messages(topic)
+        wanted = self._wanted(call, request, messages)
         result = await self._context.pop.receive(wanted)
         if not result.messages:
             nothing = Status(code=Code.MESSAGE_NOT_FOUND, message="no new message")
             return [ReceiveMessageResponse(status=nothing)]
         if wanted.auto_renew:
             self._renewals.given(wanted.group, wanted.topic, result.messages)
-        topic = request.message_queue.topic
         now = timestamp(result.messages[0].delivered_ms)
         return [
             ReceiveMessageResponse(status=OK),
-            *(_received(each, topic) for each in result.messages),
+            *(_received(each, messages.of(each)) for each in result.messages),
             ReceiveMessageResponse(delivery_timestamp=now),
         ]
 
-    def _wanted(self, call: Call, request: ReceiveMessageRequest) -> PopRequest:
+    def _wanted(
+        self, call: Call, request: ReceiveMessageRequest, messages: _Messages
+    ) -> PopRequest:
         topic = name_of(request.message_queue.topic)
         group = checked_group(request.group, request.message_queue.topic)
         if not request.batch_size > 0:
@@ -107,11 +118,14 @@ class ConsumeCalls:
             client_id=call.client_id,
             auto_renew=request.auto_renew,
             caller=caller_of(call),
+            size_of=messages.size,
         )
 
     def _filter(self, given: FilterExpression) -> MessageFilter:
-        kind = expression_type(given)
-        return message_filter(self._context.settings, kind, given.expression or ALL)
+        """Clients do not compare tags as text, so POP does."""
+        kind, expression = expression_of(given)
+        wanted = message_filter(self._context.settings, kind, expression)
+        return wanted._replace(tags=tag_names(expression)) if kind == TAG_TYPE else wanted
 
     async def ack(self, _call: Call, request: AckMessageRequest) -> Sequence[AnyMessage]:
         """Each handle has its own status; the common status is set if all are the same."""
@@ -204,8 +218,31 @@ def _millis(duration: Duration) -> int:
     return duration.seconds * 1000 + duration.nanos // 1_000_000
 
 
-def _received(popped: PoppedMessage, topic: Resource) -> ReceiveMessageResponse:
-    message = message_of(decode_record(popped.record), topic)
+class _Messages:
+    """The messages of one answer. Each is converted once, when POP asks for its size: a compressed
+    body is larger in the answer."""
+
+    def __init__(self, topic: Resource) -> None:
+        self._topic = topic
+        self._known: dict[tuple[int, int], Message] = {}
+        """By queue id and offset."""
+
+    def size(self, encoded: Bytes) -> int:
+        """The bytes that a record takes in the answer."""
+        record = decode_record(encoded)
+        message = message_of(record, self._topic)
+        self._known[record.queue_id, record.queue_offset] = message
+        return len(encoded) - len(record.body) + len(message.body)
+
+    def of(self, popped: PoppedMessage) -> Message:
+        """The message that was received."""
+        known = self._known.get((popped.queue, popped.offset))
+        if known is not None:
+            return known
+        return message_of(decode_record(popped.record), self._topic)  # given before
+
+
+def _received(popped: PoppedMessage, message: Message) -> ReceiveMessageResponse:
     system = message.system_properties
     system.receipt_handle = popped.receipt_handle
     system.delivery_attempt = popped.delivery_attempt
@@ -214,14 +251,13 @@ def _received(popped: PoppedMessage, topic: Resource) -> ReceiveMessageResponse:
     return ReceiveMessageResponse(message=message)
 
 
-def expression_type(expression: FilterExpression) -> str:
-    """RocketMQ's name of the filter type. Raises :class:`~broker.grpc.statuses.BadCallError`."""
-    kind = _FILTERS.get(expression.type)
+def expression_of(given: FilterExpression) -> tuple[str, str]:
+    """RocketMQ's name of the filter type, and the expression. Raises
+    :class:`~broker.grpc.statuses.BadCallError`."""
+    kind = _FILTERS.get(given.type)
     if kind is None:
-        raise BadCallError(
-            Code.ILLEGAL_FILTER_EXPRESSION, f"there is no filter type {expression.type}"
-        )
-    return kind
+        raise BadCallError(Code.ILLEGAL_FILTER_EXPRESSION, f"there is no filter type {given.type}")
+    return kind, given.expression or ALL
 
 
 _FILTERS: dict[int, str] = {

@@ -19,6 +19,7 @@ from google.protobuf.message import DecodeError, Message
 from broker.errors import NOT_HERE, WrongStateError, reason_of
 from broker.grpc.access import GrpcAccess
 from broker.grpc.call import Call
+from broker.grpc.call_budget import CallBudget
 from broker.grpc.protocol.definition_pb2 import Code, Status
 from broker.grpc.statuses import ANSWERED, BadCallError, NoAnswerError, status_of
 from broker.leader_wait import LeaderWait
@@ -35,8 +36,14 @@ log = logging.getLogger(__name__)
 REPEATS_MAX = 2
 """Pace: how often a call with an unknown outcome is retried."""
 
+DECODED_FACTOR = 24
+"""An empty message within a message takes two bytes encoded, and up to 48 decoded."""
+
 Handler: TypeAlias = Callable[[Call, Any], Awaitable[Sequence[Message]]]
 """Serves a call: returns the message of the answer, or all messages of a stream."""
+
+OnEnd: TypeAlias = Callable[[Callable[[object], None]], None]
+"""Takes what is called when a call has ended, with any value."""
 
 
 def _describe(_request: Any) -> Iterable[Access]:
@@ -55,6 +62,12 @@ class Method:
     """Whether the answer is a stream."""
     repeatable: bool = False
     """Whether the call is idempotent, so that it is retried if its outcome is unknown."""
+    has_bodies: bool = False
+    """Whether most of a request are bodies of messages, which take no more memory decoded."""
+
+    def memory(self, body: bytes) -> int:
+        """The bytes that a request takes while it is in progress."""
+        return len(body) if self.has_bodies else DECODED_FACTOR * len(body)
 
 
 class Dispatcher:
@@ -72,25 +85,34 @@ class Dispatcher:
         """``forward``: see :meth:`~broker.grpc.forwarding.GrpcForwarder.forward`.
         ``state_is_wrong``: whether this node's state differs from its group's. ``refusals``
         counts refusals by reason."""
+        self.budget = CallBudget()
         self.methods = methods
         self.refusals = refusals
         self._forward = forward
         self._leader_wait = leader_wait
         self._access = access
         self._state_is_wrong = state_is_wrong
-        self._calls = 0
-        self._bytes = 0
 
-    async def serve(self, call: Call, body: bytes) -> Sequence[bytes]:
-        """The encoded answers. Raises one of :data:`NOT_HERE`, but only for a forwarded call."""
+    async def serve(self, call: Call, body: bytes, on_end: OnEnd | None = None) -> Sequence[bytes]:
+        """The encoded answers. Raises one of :data:`NOT_HERE`, but only for a forwarded call.
+
+        ``on_end`` is told what to call when the client has read the answers, or is gone: until then
+        the call and its answers count. None: the answers are counted elsewhere.
+        """
         method = self.methods[call.method]
-        if self._calls >= GRPC.calls_max or self._bytes + len(body) > GRPC.bytes_max:
-            busy = BusyError(self._calls, GRPC.calls_max, "calls are handled")
-            return self._refused(method, busy)
-        self._calls += 1
-        self._bytes += len(body)
+        size = method.memory(body)
         try:
-            return await self._serve(call, method, body)
+            lease = self.budget.begin(size, is_large=method.streams)
+        except BusyError as busy:
+            return self._refused(method, busy)
+        if on_end is not None:
+            on_end(lease.end)
+        try:
+            counted = replace(call, hold=lambda more: lease.hold(size + more))
+            answers = await self._serve(counted, method, body)
+            if on_end is not None:
+                lease.answered(sum(map(len, answers)))
+            return answers
         except ANSWERED as error:
             if call.forwarded and isinstance(error, NOT_HERE):
                 raise
@@ -101,8 +123,9 @@ class Dispatcher:
             status = Status(code=Code.INTERNAL_SERVER_ERROR, message="internal error")
             return [method.response(status=status).SerializeToString()]
         finally:
-            self._calls -= 1
-            self._bytes -= len(body)
+            lease.hold(0)
+            if on_end is None:
+                lease.end()
 
     async def _serve(self, call: Call, method: Method, body: bytes) -> Sequence[bytes]:
         request = self.decoded(method.request, body)

@@ -5,6 +5,11 @@ So they have TLS and the cluster's signature like any request between brokers. W
 ``{"method", "client", "metadata", "seconds"}``. The body of the answer has the encoded answers,
 each after its size as u32. The account that signed the call is checked again by the leader.
 
+If the client goes, its broker says so on the same connection, one-way, with code
+:data:`RequestCode.CANCEL_GRPC`. Field ``number`` is that of the call: a broker numbers the calls
+that it forwards. The leader ends the call, so that no messages are received for a client that is
+gone.
+
 The receiver does not forward a call again, so there are no loops. Without a known leader a call
 waits for one (:mod:`broker.leader_wait`).
 """
@@ -21,7 +26,8 @@ import orjson
 from broker.errors import NOT_HERE
 from broker.grpc.call import TELEMETRY, Call
 from broker.grpc.dispatcher import Dispatcher
-from broker.grpc.statuses import ANSWERED, NoAnswerError
+from broker.grpc.protocol.definition_pb2 import Code
+from broker.grpc.statuses import ANSWERED, BadCallError, NoAnswerError
 from broker.limits import FORWARDING
 from broker.remoting.client import RemotingClient
 from broker.remoting.connection import Connection, Handler
@@ -31,13 +37,19 @@ from broker.remoting.protocol.codes import (
     RequestCode,
     ResponseCode,
 )
-from broker.remoting.protocol.errors import CallError, FieldError, RequestError
-from broker.remoting.protocol.ext_fields import ext_str
+from broker.remoting.protocol.errors import (
+    CallError,
+    FieldError,
+    RequestError,
+    RequestTooLargeError,
+)
+from broker.remoting.protocol.ext_fields import ext_int, ext_str
 from broker.remoting.protocol.frame import Frame
 from broker.security.credentials import NO_SECURITY, ClientSecurity
 
 _SIZE = Struct(">I")
 CALL = "call"
+NUMBER = "number"
 MARGIN_SECONDS = 5.0
 """Pace: how much longer than the client this broker waits for the leader."""
 
@@ -78,10 +90,17 @@ class GrpcForwarder:
         if call.seconds is not None:
             seconds = max(call.seconds + MARGIN_SECONDS, seconds)
         self.forwarded += 1
+        number = {NUMBER: str(self.forwarded)}
+        ext = {CALL: _pack(call)} | number
         try:
             answer = await self._client.invoke(
-                address, RequestCode.FORWARD_GRPC, {CALL: _pack(call)}, (body,), timeout=seconds
+                address, RequestCode.FORWARD_GRPC, ext, (body,), timeout=seconds
             )
+        except asyncio.CancelledError:
+            self._client.push(address, RequestCode.CANCEL_GRPC, number)
+            raise
+        except RequestTooLargeError as error:
+            raise BadCallError(Code.PAYLOAD_TOO_LARGE, str(error)) from error
         except CallError as error:
             if not error.was_sent:
                 return None
@@ -109,6 +128,8 @@ class ForwardedCalls:
         streams."""
         self._dispatcher = dispatcher
         self._on_telemetry = on_telemetry
+        self._calls: dict[tuple[Connection, int], tuple[asyncio.Task[None], Frame]] = {}
+        """The calls in progress of other brokers, by number, with their requests."""
 
     def serve(self, connection: Connection, request: Frame) -> None:
         """A call ends with the connection of the forwarding broker, so that no messages are
@@ -117,7 +138,23 @@ class ForwardedCalls:
         call = _unpack(ext_str(request, CALL))
         if call.method != TELEMETRY and call.method not in self._dispatcher.methods:
             raise FieldError(f"{CALL} names no method")
-        connection.run(self._serve(connection, request, call))
+        number = ext_int(request, NUMBER, request.opaque)  # an earlier program does not number them
+        key = connection, number
+        if key in self._calls:
+            raise FieldError(f"the call {number} is in progress already")
+        task = connection.run(self._serve(connection, request, call))
+        if task is not None:
+            self._calls[key] = task, request
+            task.add_done_callback(lambda _task: self._calls.pop(key, None))
+
+    def cancel(self, connection: Connection, request: Frame) -> None:
+        """Code :data:`RequestCode.CANCEL_GRPC`: ends a call whose client is gone, if it is still in
+        progress."""
+        key = connection, ext_int(request, NUMBER)
+        task, call = self._calls.get(key, (None, request))
+        if task is not None:
+            task.cancel()
+            connection.respond(call, ResponseCode.SYSTEM_ERROR, "the client is gone")
 
     async def _serve(self, connection: Connection, request: Frame, call: Call) -> None:
         try:

@@ -53,6 +53,7 @@ def service_methods(
             pb.SendMessageResponse,
             send.send,
             send_access,
+            has_bodies=True,
             # A retried message is recognised by its id, within the deduplication window.
             repeatable=context.config.dedup_window_seconds > 0,
         ),

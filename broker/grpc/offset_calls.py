@@ -15,9 +15,12 @@ from google.protobuf.message import Message as AnyMessage
 
 from broker.context import BrokerContext
 from broker.delivery.fetch import Fetched, FetchRequest, fetch_limits
-from broker.filter.subscription import ALL
+from broker.delivery.inflated_bodies import inflated
+from broker.delivery.message_filter import has_tag
+from broker.filter.subscription import TAG_TYPE, tag_names
+from broker.grpc.access import caller_of
 from broker.grpc.call import Call, name_of
-from broker.grpc.consume_calls import checked_group, expression_type, polling_seconds
+from broker.grpc.consume_calls import checked_group, expression_of, polling_seconds
 from broker.grpc.protocol.definition_pb2 import Code, MessageQueue, QueryOffsetPolicy
 from broker.grpc.protocol.service_pb2 import (
     GetOffsetRequest,
@@ -32,7 +35,7 @@ from broker.grpc.protocol.service_pb2 import (
 from broker.grpc.received_messages import milliseconds
 from broker.grpc.sent_messages import message_of
 from broker.grpc.statuses import OK, BadCallError, status_of
-from broker.limits import CONSUME, RemotingLimits
+from broker.limits import CONSUME, GRPC, RemotingLimits
 from broker.remoting.connection import Connection
 from broker.remoting.processors.consumer_offsets import OffsetProcessor
 from broker.remoting.protocol.codes import OUTCOME, OUTCOME_NOT_LEADER, ResponseCode
@@ -41,7 +44,6 @@ from broker.remoting.protocol.frame import Frame
 from dledger.errors import NotServingError
 from dledger.settle import settle
 from store.io.filesystem import Bytes
-from store.message.record import iter_records
 
 READ_SECONDS = 3.0
 """Pace: how long a call waits for an offset to be confirmed."""
@@ -86,24 +88,32 @@ class OffsetCalls:
         if request.offset < 0:
             raise BadCallError(Code.ILLEGAL_OFFSET, f"the offset is {request.offset}")
         asked_ms = request.long_polling_timeout.ToMilliseconds()
-        expression = request.filter_expression
+        kind, expression = expression_of(request.filter_expression)
+        tags = tag_names(expression) if kind == TAG_TYPE else None
         wanted = FetchRequest(
             name_of(queue.topic),
             queue.id,
             request.offset,
             fetch_limits(min(max(request.batch_size, 1), CONSUME.pull_messages_max)),
             group=group,
-            expression=expression.expression or ALL,
-            expression_type=expression_type(expression),
+            expression=expression,
+            expression_type=kind,
             hold_seconds=polling_seconds(call, asked_ms / 1000),
+            caller=caller_of(call),
         )
         fetched = await self._fetched(wanted)
-        records = [record for part in fetched.parts for record in iter_records(part)]
+        messages, _, rest_at = inflated(fetched.parts, GRPC.inflated_size)
+        next_offset = fetched.found.next_offset if rest_at is None else rest_at
+        if tags is not None:  # clients do not compare the text
+            messages = [each for each in messages if has_tag(each[0].properties, tags)]
         nothing = BadCallError(Code.MESSAGE_NOT_FOUND, "no message")
         return [
-            PullMessageResponse(status=OK if records else status_of(nothing)),
-            *(PullMessageResponse(message=message_of(each, queue.topic)) for each in records),
-            PullMessageResponse(next_offset=fetched.found.next_offset),
+            PullMessageResponse(status=OK if messages else status_of(nothing)),
+            *(
+                PullMessageResponse(message=message_of(record, queue.topic, body))
+                for record, body in messages
+            ),
+            PullMessageResponse(next_offset=next_offset),
         ]
 
     async def update(self, call: Call, request: UpdateOffsetRequest) -> Sequence[AnyMessage]:

@@ -6,7 +6,7 @@ request gets a status, not an error of the transport.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias
 from urllib.parse import unquote
@@ -135,17 +135,23 @@ class GrpcPort:
 
     def _unary(self, name: str) -> Callable[[bytes, _Context], Awaitable[bytes]]:
         async def serve(request: bytes, context: _Context) -> bytes:
-            (answer,) = await self._service.dispatcher.serve(self._call(name, context), request)
+            (answer,) = await self._answers(name, request, context)
             return answer
 
         return serve
 
     def _stream(self, name: str) -> Callable[[bytes, _Context], AsyncIterator[bytes]]:
         async def serve(request: bytes, context: _Context) -> AsyncIterator[bytes]:
-            for each in await self._service.dispatcher.serve(self._call(name, context), request):
+            for each in await self._answers(name, request, context):
                 yield each
 
         return serve
+
+    async def _answers(self, name: str, request: bytes, context: _Context) -> Sequence[bytes]:
+        """The answers. grpcio tells when it has sent them all, or the client is gone."""
+        return await self._service.dispatcher.serve(
+            self._call(name, context), request, context.add_done_callback
+        )
 
     async def _stream_telemetry(self, said: AsyncIterator[bytes], context: _Context) -> None:
         with suppress(grpc.aio.BaseError):  # the client is gone

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import zlib
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -21,7 +22,7 @@ from broker.grpc.protocol.definition_pb2 import (
 )
 from broker.grpc.statuses import BadCallError
 from broker.ingest.send_request import SendOptions, SendRequest
-from broker.limits import GRPC
+from broker.limits import BODY_LIMITS, GRPC
 from store.message.properties import encode_properties
 from store.quoting import quoted
 
@@ -47,6 +48,30 @@ class Received(NamedTuple):
     body: bytes
     message_id: str
     half: bool
+
+
+def received_messages(
+    messages: Iterable[Message], now_ms: int, body_size_max: int, hold: Callable[[int], None]
+) -> list[Received]:
+    """The messages of one send for ingest; see :func:`received_message`.
+
+    ``hold`` counts the bytes of all bodies that were decompressed, and may refuse them.
+    """
+    found: list[Received] = []
+    inflated = 0
+    for message in messages:
+        received = received_message(message, now_ms, body_size_max)
+        if message.system_properties.body_encoding == Encoding.GZIP:
+            inflated += len(received.body)
+            if inflated > BODY_LIMITS.inflated_size:
+                raise BadCallError(
+                    Code.PAYLOAD_TOO_LARGE,
+                    "the bodies of one send may have at most "
+                    f"{BODY_LIMITS.inflated_size} bytes after decompression",
+                )
+            hold(inflated)
+        found.append(received)
+    return found
 
 
 def received_message(message: Message, now_ms: int, body_size_max: int) -> Received:

@@ -1,4 +1,4 @@
-"""Renewal of deliveries while their consumer works: ``auto_renew`` of a push consumer.
+"""When deliveries over gRPC are renewed: ``auto_renew`` of a push consumer.
 
 The leader checks these deliveries every few seconds, and renews those of connected consumers. A
 consumer is connected if it has a Telemetry stream at any broker, or has sent a heartbeat a moment

@@ -24,7 +24,7 @@ from broker.grpc.protocol.service_pb2 import (
     SendMessageResponse,
     SendResultEntry,
 )
-from broker.grpc.received_messages import Received, received_message
+from broker.grpc.received_messages import Received, received_messages
 from broker.grpc.remote_client import parse_transaction_id, transaction_id
 from broker.grpc.statuses import ANSWERED, OK, BadCallError, status_of
 from broker.ingest.awaited_send import AwaitedSend
@@ -55,15 +55,18 @@ class SendCalls:
             )
         context = self._context
         now_ms, size_max = context.wall_clock(), context.config.max_message_size
-        received = [received_message(each, now_ms, size_max) for each in request.messages]
+        received = received_messages(request.messages, now_ms, size_max, call.hold)
         caller = partial(caller_of, call)
         owes = self._owes(received, caller)
-        with self._held.holding(request.ByteSize()) if owes else nullcontext():
+        with self._held.holding(_size(request, received)) if owes else nullcontext():
             sends = [self._submitted(each, call.born_host, caller) for each in received]
             results = await asyncio.gather(*(each.done for each in sends), return_exceptions=True)
+        may_be_stored = any(isinstance(each, tuple | OutcomeUnknownError) for each in results)
         for result in results:
-            # Stored messages are recognised when the call is retried.
-            if isinstance(result, (*NOT_HERE, OutcomeUnknownError)):
+            # The call is retried as a whole. Messages that are stored must be recognised then.
+            if isinstance(result, (*NOT_HERE, OutcomeUnknownError)) and (
+                context.config.dedup_window_seconds or not may_be_stored
+            ):
                 raise result
         entries = [self._entry(*each) for each in zip(received, sends, results, strict=True)]
         codes = {entry.status.code for entry in entries}
@@ -132,6 +135,12 @@ class SendCalls:
             name_of(request.topic), request.recall_handle, partial(settle, recalled)
         )
         return [RecallMessageResponse(status=OK, message_id=await recalled)]
+
+
+def _size(request: SendMessageRequest, received: Iterable[Received]) -> int:
+    """The bytes of a send, after decompression."""
+    pairs = zip(request.messages, received, strict=True)
+    return request.ByteSize() + sum(len(made.body) - len(sent.body) for sent, made in pairs)
 
 
 def send_access(request: SendMessageRequest) -> Iterable[Access]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from broker.delivery.inflated_bodies import inflated_body
 from broker.grpc import property_names as names
 from broker.grpc.protocol.definition_pb2 import (
     DigestType,
@@ -16,18 +15,17 @@ from broker.grpc.protocol.definition_pb2 import (
     SystemProperties,
 )
 from broker.grpc.received_messages import body_digest
-from broker.limits import BODY_LIMITS
+from broker.limits import GRPC
 from broker.remoting.protocol.addresses import host_text
 from broker.remoting.protocol.ext_fields import INT32_MAX
-from store.message.compressed_body import SYS_FLAG_COMPRESSED, decompress_body
 from store.message.record import MessageRecord
 
 
-def message_of(record: MessageRecord, topic: Resource) -> Message:
+def message_of(record: MessageRecord, topic: Resource, body: bytes | None = None) -> Message:
     """The message of a record; its topic is named as in the client's request.
 
     A compressed body is decompressed, because RocketMQ 4 has compressions that gRPC clients do not
-    know.
+    know; unless the caller has done so, and gives the ``body``.
     """
     properties = record.property_map
     system = SystemProperties(
@@ -55,10 +53,7 @@ def message_of(record: MessageRecord, topic: Resource) -> Message:
     if names.DEAD_LETTER_TOPIC in properties:
         system.dead_letter_queue.topic = properties[names.DEAD_LETTER_TOPIC]
         system.dead_letter_queue.message_id = properties.get(names.DEAD_LETTER_MESSAGE_ID, "")
-    body = record.body
-    if record.sys_flag & SYS_FLAG_COMPRESSED:
-        with suppress(ValueError):  # otherwise it stays as stored
-            body = decompress_body(body, record.sys_flag, BODY_LIMITS.inflated_size)
+    body = inflated_body(record, GRPC.inflated_size) if body is None else body
     system.body_digest.type = DigestType.MD5
     system.body_digest.checksum = body_digest(DigestType.MD5, body)
     users = {name: value for name, value in properties.items() if name not in names.RESERVED}

@@ -65,7 +65,10 @@ class GrpcService:
             refusals,
         )
         forwarded = ForwardedCalls(self.dispatcher, self._told)
-        self.handlers: Mapping[int, Handler] = {RequestCode.FORWARD_GRPC: forwarded.serve}
+        self.handlers: Mapping[int, Handler] = {
+            RequestCode.FORWARD_GRPC: forwarded.serve,
+            RequestCode.CANCEL_GRPC: forwarded.cancel,
+        }
 
     def leadership_changed(self) -> None:
         """Called at each change of leadership."""

@@ -10,6 +10,7 @@ from broker.context import BrokerContext
 from broker.errors import QuotaExceededError
 from broker.grpc.access import publishes
 from broker.grpc.call import Call, name_of
+from broker.grpc.call_budget import CallBudget
 from broker.grpc.clients import Clients, Session
 from broker.grpc.dispatcher import Dispatcher
 from broker.grpc.protocol.definition_pb2 import Code, Settings
@@ -18,6 +19,7 @@ from broker.grpc.settings import PRODUCERS, answered_settings
 from broker.grpc.statuses import ANSWERED, OK, BadCallError
 from broker.limits import GRPC
 from broker.security.authorize import DESCRIBE, Access, consume, consume_as
+from dledger.errors import BusyError
 
 HEAR_OUT_SECONDS = 1.0
 """Pace: how long a client with a refused stream may take for its first command."""
@@ -46,20 +48,10 @@ class Telemetry:
 
         ``write`` is not called concurrently, and never after the end: grpcio would fail.
         """
-        waiting: asyncio.Queue[TelemetryCommand | None] = asyncio.Queue()
-
-        def send(command: TelemetryCommand) -> None:
-            # A client that does not read gets no more: commands are repeated, or not needed.
-            if waiting.qsize() < GRPC.commands_max:
-                waiting.put_nowait(command)
-
-        async def write_commands() -> None:
-            while (command := await waiting.get()) is not None:
-                await write(command.SerializeToString())
-
-        session = Session(call, send)
+        commands = _Commands(self._dispatcher.budget)
+        session = Session(call, commands.send)
         self._streams += 1
-        writer = self._context.loop.create_task(write_commands())
+        writer = self._context.loop.create_task(commands.write_all(write))
         try:
             begun = False
             try:
@@ -68,15 +60,16 @@ class Telemetry:
                 async for each in said:
                     await self._take(session, each)
             except ANSWERED as error:
-                waiting.put_nowait(TelemetryCommand(status=self._dispatcher.refused(error)))
+                commands.refuse(TelemetryCommand(status=self._dispatcher.refused(error)))
                 if not begun:
                     await self._hear_out(said)
             self._clients.closed(session)
-            waiting.put_nowait(None)
+            commands.end()
             await writer
         finally:
             self._streams -= 1
             writer.cancel()
+            commands.close()
             self._clients.closed(session)
 
     async def _hear_out(self, said: AsyncIterator[bytes]) -> None:
@@ -113,12 +106,67 @@ class Telemetry:
             settings = said.settings
             told = answered_settings(self._context, settings)
             session.call = self._dispatcher.checked(session.call, lambda: _access(settings))
-            session.settings = settings
+            session.settings = body
             self._clients.opened(session)
             session.send(TelemetryCommand(status=OK, settings=told))
         elif self._clients.session_of(session.call) is None:
             return  # only who is known here was asked anything
         await self._clients.pass_on(session, body)
+
+
+class _Commands:
+    """The commands that wait for one client."""
+
+    def __init__(self, budget: CallBudget) -> None:
+        self._budget = budget
+        self._waiting: asyncio.Queue[tuple[bytes, int] | None] = asyncio.Queue()
+        """Each encoded, with its bytes that count in the budget."""
+        self._bytes = 0
+        self._unread = 0
+        """Bytes that count, also of the command that is being written."""
+        self._is_closed = False
+
+    def send(self, command: TelemetryCommand) -> None:
+        """Sends a command; but a client that does not read gets no more, because commands are
+        repeated, or not needed."""
+        is_full = (
+            self._waiting.qsize() >= GRPC.commands_max or self._bytes >= GRPC.command_bytes_max
+        )
+        if not is_full and not self._is_closed:
+            encoded = command.SerializeToString()
+            with suppress(BusyError):
+                counted = self._budget.keep(len(encoded))
+                self._unread += counted
+                self._put(encoded, counted)
+
+    def refuse(self, refusal: TelemetryCommand) -> None:
+        """Sends the last command."""
+        self._put(refusal.SerializeToString(), 0)
+
+    def end(self) -> None:
+        """No command follows."""
+        self._waiting.put_nowait(None)
+
+    async def write_all(self, write: Callable[[bytes], Awaitable[None]]) -> None:
+        """Writes the commands until the end."""
+        while (each := await self._waiting.get()) is not None:
+            encoded, counted = each
+            self._bytes -= len(encoded)
+            await write(encoded)
+            self._give_back(counted)
+
+    def close(self) -> None:
+        """The client is gone. What the leader still sends is dropped: nobody would give it back."""
+        self._is_closed = True
+        self._give_back(self._unread)
+
+    def _put(self, encoded: bytes, counted: int) -> None:
+        self._bytes += len(encoded)
+        self._waiting.put_nowait((encoded, counted))
+
+    def _give_back(self, counted: int) -> None:
+        self._unread -= counted
+        self._budget.unread -= counted
 
 
 def _access(settings: Settings) -> Iterable[Access]:

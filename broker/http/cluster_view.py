@@ -13,7 +13,7 @@ from types import UnionType
 from typing import Any, TypeAlias, TypeGuard
 
 from broker.admin.group_health import GroupHealth, MemberReport, group_health
-from broker.admin.group_members import VOTER
+from broker.admin.membership import VOTER
 from broker.context import BrokerContext
 from broker.http.json_documents import groups_document, status_document, topics_document
 from broker.limits import ADMIN, AdminLimits

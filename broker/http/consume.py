@@ -9,7 +9,8 @@ from http import HTTPStatus
 from aiohttp import web
 
 from broker.delivery.fetch import MESSAGES_USUAL, Delivery, Fetched, FetchRequest, fetch_limits
-from broker.delivery.message_json import messages_json
+from broker.delivery.inflated_bodies import inflated
+from broker.delivery.message_json import message_json
 from broker.errors import UnknownQueueError
 from broker.http.access import ACCOUNT
 from broker.http.errors import HttpRefusedError, bad_request, json_response
@@ -43,17 +44,19 @@ class ConsumeHandler:
         )
         try:
             found, parts, *_ = await self._fetched(wanted)
+            messages, size, rest_at = inflated(parts)
         except UnknownQueueError as error:
             raise HttpRefusedError(HTTPStatus.NOT_FOUND, str(error)) from error
         except StoreError as error:
             raise HttpRefusedError(HTTPStatus.INTERNAL_SERVER_ERROR, str(error)) from error
+        request[HELD].hold(size)
         return json_response(
             {
                 "status": found.status.value,
-                "next_offset": found.next_offset,
+                "next_offset": found.next_offset if rest_at is None else rest_at,
                 "min_offset": found.min_offset,
                 "max_offset": found.max_offset,
-                "messages": messages_json(parts),
+                "messages": [message_json(*each) for each in messages],
             }
         )
 

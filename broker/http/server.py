@@ -48,7 +48,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from broker.admin.audit_report import newest_reports
-from broker.admin.group_members import member_addresses
+from broker.admin.membership import member_addresses
 from broker.admin.node_history import NodeHistory
 from broker.admin.node_status import role_name
 from broker.admin.waiting_messages import waiting_messages

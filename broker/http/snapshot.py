@@ -4,6 +4,7 @@ The answer has the manifest and the directory. It comes once the snapshot is com
 directory in the request, the snapshot goes to a new one in ``snapshots/`` of the node's data
 directory. Anybody may reach the port, so a requested directory must be below that one, or below a
 directory in ``snapshot_dirs`` of ``node.toml``, after links are resolved. It must be new or empty.
+A snapshot without a requested directory is removed if its client is gone before the answer.
 """
 
 from __future__ import annotations
@@ -57,6 +58,10 @@ class SnapshotHandler:
             made, manifest = await asyncio.shield(taking)
         except SnapshotError as error:
             raise HttpRefusedError(HTTPStatus.CONFLICT, str(error)) from error
+        except asyncio.CancelledError:
+            if wanted is None:  # nobody else knows where it is
+                taking.add_done_callback(self._discard)
+            raise
         return json_response({"directory": wanted or made, **asdict(manifest)})
 
     def _taken(self, taking: asyncio.Future[tuple[str, Manifest]]) -> None:
@@ -66,6 +71,12 @@ class SnapshotHandler:
         # for one of the node's own.
         if error is not None and not isinstance(error, HttpRefusedError):
             log.info("no snapshot was made: %s", error)
+
+    def _discard(self, taking: asyncio.Future[tuple[str, Manifest]]) -> None:
+        if not taking.cancelled() and taking.exception() is None:
+            made, _ = taking.result()
+            log.info("who asked for the snapshot %s is gone: it is removed", made)
+            self._context.node.snapshots.discard(made)
 
 
 class SnapshotDirectories:

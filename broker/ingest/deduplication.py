@@ -12,27 +12,25 @@ A request is stored again if its first try is older than the window or has expir
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from broker.delivery.message_reader import LogRange, MessageReader
 from broker.group_commit.batcher import REQUEST_BYTES, Batcher
 from broker.group_commit.pending_batch import SendWaiter, StoredEarlier
+from broker.ingest.stored_request import same_in_retries, stored_request
 from broker.limits import PRODUCE
 from broker.scheduled.republisher import REPUBLISHED_TOPICS, real_queue
-from broker.scheduled.system_properties import REAL_QUEUE_ID, with_properties
 from broker.state.deduplication_window import EntryPosition
 from broker.state.state_machine import BrokerStateMachine
 from dledger.errors import BusyError, NotServingError, ProposeError
 from store.errors import StoreError
 from store.io.filesystem import Bytes
 from store.log.entry import HEADER, HEADER_SIZE, EntryKind
-from store.message.batch import KEY_ROW, decode_batch, pending_bytes
+from store.message.batch import pending_bytes
 from store.message.properties import UNIQUE_KEY, find_property
-from store.message.record import MessageRecord, PendingMessage, decode_record
-from store.message.scheduled_topics import TIMER_OUT_MS
-
-_MAY_DIFFER: Mapping[bytes, None] = {REAL_QUEUE_ID: None, TIMER_OUT_MS: None}
+from store.message.record import MessageRecord, PendingMessage, key_hash
+from store.message.scheduled_topics import TIMER_TOPIC
 
 
 class RetryUndecidedError(ProposeError):
@@ -40,6 +38,20 @@ class RetryUndecidedError(ProposeError):
 
     def __init__(self, fault: StoreError) -> None:
         super().__init__(f"it is unknown now whether this was sent before: {fault}")
+
+
+class SameHashError(ProposeError):
+    """A request whose key has the same hash is being looked up. Nothing was written."""
+
+    def __init__(self) -> None:
+        super().__init__("a request with a similar key is being looked up, ask again")
+
+
+class QueueGoneError(ProposeError):
+    """The topic was deleted, or lost the queue, during the look-up. Nothing was written."""
+
+    def __init__(self, topic: str, queue_id: int) -> None:
+        super().__init__(f"the topic {topic} no longer has queue {queue_id}")
 
 
 class _SuspectedRetry:
@@ -61,7 +73,7 @@ class _SuspectedRetry:
 
     def is_same(self, messages: Sequence[PendingMessage]) -> bool:
         return len(messages) == len(self.messages) and all(
-            mine.body == other.body and is_retry(self.topic, mine.properties, other.properties)
+            same_in_retries(self.topic, mine) == same_in_retries(self.topic, other)
             for mine, other in zip(self.messages, messages, strict=True)
         )
 
@@ -86,6 +98,9 @@ class Deduplicator:
         self._window_ms = window_ms
         self._store_host = store_host
         self._suspects: dict[tuple[str, bytes], _SuspectedRetry] = {}
+        self._hashes: set[int] = set()
+        """The key hashes of the suspects. Keys of one hash can be made at will, and each look-up
+        may read all records of an entry. So there is one at a time."""
         self._suspect_bytes = 0
 
     def add(
@@ -93,7 +108,8 @@ class Deduplicator:
     ) -> None:
         """Adds a request; a suspected retry is looked up first.
 
-        Raises as :meth:`~broker.group_commit.batcher.Batcher.add_messages`.
+        Raises as :meth:`~broker.group_commit.batcher.Batcher.add_messages`, and
+        :class:`SameHashError`.
         """
         hashes = messages[0].key_hashes
         place = self._batcher.deduplication_index.get(hashes[0]) if hashes else None
@@ -111,17 +127,28 @@ class Deduplicator:
                     PRODUCE.suspect_bytes_max,
                     "bytes of requests wait until it is known whether they are stored",
                 )
+            if hashes[0] in self._hashes:
+                raise SameHashError
             suspect = _SuspectedRetry(topic, queue_id, messages, waiter, self._batcher.term)
             self._batcher.add_barrier(partial(self._earlier_applied, suspect, key, place))
             self._suspects[topic, key] = suspect
+            self._hashes.add(hashes[0])
             self._suspect_bytes += size
         elif known.is_same(messages):
             known.waiters.append(waiter)
         else:
             self._batcher.add_messages(topic, queue_id, messages, waiter)
 
+    def knows_timed(self, properties: bytes) -> bool:
+        """Whether an earlier try of a message with these properties may be on the timer wheel."""
+        key = find_property(properties, UNIQUE_KEY)
+        if not key:
+            return False
+        return self._batcher.deduplication_index.get(key_hash(TIMER_TOPIC, key)) is not None
+
     def _finish(self, suspect: _SuspectedRetry, key: bytes) -> None:
         del self._suspects[suspect.topic, key]
+        self._hashes.discard(suspect.messages[0].key_hashes[0])
         self._suspect_bytes -= pending_bytes(suspect.messages)
 
     def _earlier_applied(
@@ -170,29 +197,8 @@ class Deduplicator:
             self._store(suspect, key)
 
     def _find(self, suspect: _SuspectedRetry, body: Bytes, start: int) -> MessageRecord | None:
-        """The record of the first of these messages in an entry, if the entry has all of them."""
-        batch = decode_batch(body)
-        wanted = suspect.messages[0].key_hashes[0]
-        since = self._wall_clock() - self._window_ms
-        for position in _positions(bytes(batch.key_rows), wanted):
-            place = position - start
-            first = None
-            for message in suspect.messages:
-                if place >= len(batch.records):
-                    break
-                record = decode_record(batch.records, place)
-                if (
-                    record.topic != suspect.topic
-                    or record.store_timestamp < since
-                    or record.body != message.body
-                    or not is_retry(suspect.topic, record.properties, message.properties)
-                ):
-                    break
-                first = first or record
-                place += record.size
-            else:
-                return first
-        return None
+        since_ms = self._wall_clock() - self._window_ms
+        return stored_request(body, start, suspect.topic, suspect.messages, since_ms)
 
     def _answer(self, suspect: _SuspectedRetry, key: bytes, first: MessageRecord) -> None:
         self._finish(suspect, key)
@@ -211,9 +217,14 @@ class Deduplicator:
         if self._batcher.term != suspect.term:
             self.fail(suspect, key, NotServingError())
             return
+        topic, queue_id = suspect.topic, suspect.queue_id
+        config = self._batcher.topic(topic)
+        if topic not in REPUBLISHED_TOPICS and (config is None or queue_id >= config.queues):
+            self.fail(suspect, key, QueueGoneError(topic, queue_id))
+            return
         storing = _Storing(self, suspect, key)
         try:
-            self._batcher.add_messages(suspect.topic, suspect.queue_id, suspect.messages, storing)
+            self._batcher.add_messages(topic, queue_id, suspect.messages, storing)
         except ProposeError as error:
             self.fail(suspect, key, error)
 
@@ -251,30 +262,6 @@ class _Storing:
         self._requests.fail(self._suspect, self._key, error)
 
 
-def is_retry(topic: str, properties: bytes, others: bytes) -> bool:
-    """Whether two messages of equal body have the same properties, and so are tries of one request.
-
-    In a scheduled message a retry may change two properties: its queue, and a delivery time that
-    was counted from its arrival.
-    """
-    if properties == others:
-        return True
-    return topic in REPUBLISHED_TOPICS and with_properties(
-        properties, _MAY_DIFFER
-    ) == with_properties(others, _MAY_DIFFER)
-
-
 def _queue_of(topic: str, queue_id: int, properties: bytes) -> int:
     """The real queue of a message. A scheduled message waits in another queue."""
     return real_queue(properties)[1] if topic in REPUBLISHED_TOPICS else queue_id
-
-
-def _positions(key_rows: bytes, wanted: int) -> Iterator[int]:
-    """Positions of the records whose key hash is ``wanted``."""
-    found = wanted.to_bytes(4, "big")
-    place = key_rows.find(found)
-    while place >= 0:
-        if place % KEY_ROW.size == 0:
-            _, position, _ = KEY_ROW.unpack_from(key_rows, place)
-            yield position
-        place = key_rows.find(found, place + 1)

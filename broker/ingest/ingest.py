@@ -31,7 +31,6 @@ from broker.errors import (
     UnknownQueueError,
 )
 from broker.group_commit.batcher import Batcher
-from broker.group_commit.pending_batch import QueueMessages
 from broker.ingest.auto_create import AutoCreateSettings, AutoCreator
 from broker.ingest.batch_body import decode_batch_body
 from broker.ingest.deduplication import Deduplicator
@@ -55,7 +54,7 @@ from broker.retry.retry_and_dead_letter import (
     missing_retry_topics,
 )
 from broker.retry.send_back import SendBack
-from broker.scheduled.placement import Placement, scheduled_placement
+from broker.scheduled.placement import Placement, deliver_time, scheduled_placement
 from broker.scheduled.recall_handle import handle_for
 from broker.scheduled.republisher import REPUBLISHED_TOPICS, check_republished_size
 from broker.scheduled.scheduled_message_service import ScheduledMessageService
@@ -255,7 +254,9 @@ class Ingest:
         if is_half_message(properties):
             place = self._half_message_placement(request.topic, queue_id, properties)
         elif group is None:
-            place = scheduled_placement(request.topic, queue_id, properties, now_ms)
+            place = scheduled_placement(
+                request.topic, queue_id, properties, now_ms, self.deduplicator.knows_timed
+            )
         else:
             topic, place = dead_letter(group, properties)
             commands = missing_retry_topics(group, topic, batcher.topic, self._wall_clock())
@@ -271,16 +272,14 @@ class Ingest:
         )
         if place.topic in REPUBLISHED_TOPICS:
             check_republished_size(message, batcher.request_bytes_max)
-        if commands:
-            batcher.add_in_one_entry(
-                [QueueMessages(place.topic, place.queue_id, (message,), waiter)], commands
+        for command in commands:
+            batcher.add_command(command)
+        if place.deliver_ms is not None and not request.topic.startswith(RETRY_PREFIX):
+            asked_ms = deliver_time(properties, now_ms)
+            waiter.recall_handle = handle_for(
+                request.topic, self._broker_name, asked_ms, properties
             )
-        else:
-            if place.deliver_ms is not None and not request.topic.startswith(RETRY_PREFIX):
-                waiter.recall_handle = handle_for(
-                    request.topic, self._broker_name, place.deliver_ms, properties
-                )
-            self._add(place, message, now_ms, waiter)
+        self._add(place, message, now_ms, waiter)
 
     def _half_message_placement(self, topic: str, queue_id: int, properties: bytes) -> Placement:
         opened = len(self._machine.state.transactions)

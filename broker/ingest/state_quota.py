@@ -1,4 +1,4 @@
-"""Whether the replicated state has room for one more topic, group or offset (``StateLimits``).
+"""Whether the replicated state has room for one more topic or group (``StateLimits``).
 
 A state from before a limit may exceed it: its items stay and may be changed.
 """
@@ -60,16 +60,4 @@ def check_group_quota(batcher: Batcher, name: str, *, automatic: bool = False) -
         raise refusal(
             f"the subscription group {name} is not created {by_whom}".rstrip()
             + f": there are {groups} groups, at most {groups_max} are allowed for that",
-        )
-
-
-def check_offset_quota(
-    batcher: Batcher, offsets: int, group: str, topic: str, queue_id: int
-) -> None:
-    """Raises :class:`~broker.errors.QuotaExceededError` for the first offset of a group in a queue
-    if there are too many ``offsets``."""
-    if offsets >= STATE.offsets_max and batcher.offset(group, topic, queue_id) is None:
-        raise QuotaExceededError(
-            f"no offset is kept for queue {queue_id} of {topic}: there are {offsets} offsets of "
-            f"groups, at most {STATE.offsets_max} are allowed"
         )

@@ -10,7 +10,8 @@ class GrpcLimits:
     """Limits of the gRPC port."""
 
     calls_max: int = 4_096
-    """Calls in progress, of all connections; further ones are refused as busy."""
+    """Calls whose answer the client has not read yet, of all connections; further ones are refused
+    as busy."""
 
     streams_max: int = 4_096
     """Telemetry streams: each client has one. Each takes about 50 KB."""
@@ -20,7 +21,9 @@ class GrpcLimits:
     take the connection for lost."""
 
     commands_max: int = 64
-    """Messages that wait for one client that does not read its stream."""
+    command_bytes_max: int = 1 << 20
+    """Messages that wait for one client that does not read its stream, and their bytes. One message
+    may be longer."""
 
     settings_bytes_max: int = 128 << 10
     """Bytes of a client's settings, which are kept as long as its stream."""
@@ -33,7 +36,19 @@ class GrpcLimits:
     """With permissive TLS, connections whose first byte or handshake has not come yet."""
 
     bytes_max: int = 64 << 20
-    """Bytes of the requests in progress; above that further ones are refused as busy."""
+    """Bytes of the requests in progress; above that further ones are refused as busy. Sends count
+    after decompression, other requests 24 times: decoded they may take so much."""
+
+    unread_max: int = 256 << 20
+    """Bytes of answers, and of commands in streams, that clients have not read, of all connections.
+    Above that a call with a larger answer is refused as busy, and no larger command is sent."""
+
+    unread_each: int = 4 << 10
+    """The part of each answer that is not counted: an answer to a send always fits."""
+
+    inflated_size: int = 15 << 20
+    """Bytes of a body after decompression, as many as for the largest plain one: an answer with one
+    message is forwarded in one frame."""
 
     held_sends_max: int = 1_024
     """Of these calls, sends of clients beyond a quota; further ones are refused as busy."""

@@ -13,11 +13,12 @@ pass.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from broker.maintenance.key_files_check import KeyFilesCheck
 from broker.maintenance.queue_blocks_check import QueueBlocksCheck
-from store.errors import CorruptBatchError, DamagedError
+from store.errors import CorruptBatchError, DamagedError, DiskFullError
 from store.index.consume_queue import ConsumeQueue
 from store.index.key_index import KeyIndex
 from store.index.queue_tails import Tails
@@ -35,7 +36,10 @@ CHECKPOINT_BYTES_MAX = 1 << 30
 
 
 class DerivedFilesCheck:
-    """See :class:`dledger.node.scrubber.DerivedFiles`."""
+    """See :class:`dledger.node.scrubber.DerivedFiles`.
+
+    Several may be used in turns. Each knows only the entries that it was given.
+    """
 
     def __init__(
         self,
@@ -46,7 +50,8 @@ class DerivedFilesCheck:
         save_tails: Callable[[Tails], None],
         unwritable: Callable[[], None] = lambda: None,
     ) -> None:
-        """``queue`` gives a queue by topic and id. ``save_tails`` writes tails to ``state/tails``.
+        """``queue`` gives a queue by topic and id. ``save_tails`` writes tails to ``state/tails``,
+        where that has others.
 
         ``unwritable`` is called if a file cannot be written any more, before the node stops: the
         next start creates other files.
@@ -69,13 +74,15 @@ class DerivedFilesCheck:
         """Compares entries with the files, and rebuilds wrong blocks and files. Returns what was
         wrong.
 
-        The entries of one pass come in order, without damaged ones.
+        The entries of one pass come in order, without damaged ones. Raises
+        :class:`~store.errors.DiskFullError` if there is no room for a block or a file: it is
+        rebuilt in a later pass.
         """
         try:
-            return self._check(entries)
-        except OSError as error:
-            if error.errno not in OUT_OF_SPACE:
-                self._unwritable()
+            with _full_disk_told():
+                return self._check(entries)
+        except OSError:
+            self._unwritable()
             raise
 
     def _check(self, entries: Sequence[Entry]) -> list[str]:
@@ -94,10 +101,15 @@ class DerivedFilesCheck:
 
     def end_pass(self) -> list[str]:
         """Saves the sealed tails, and checks all pages of the key index; wrong files are rebuilt in
-        the next pass."""
+        the next pass.
+
+        Raises :class:`~store.errors.DiskFullError` if there is no room for the tails: the next pass
+        saves them.
+        """
         tails = self._queues.sealed_tails()
         if tails:
-            self._save_tails(tails)
+            with _full_disk_told():
+                self._save_tails(tails)
         return self._keys.end_pass()
 
     def _covered(self) -> MachineState | None:
@@ -109,6 +121,16 @@ class DerivedFilesCheck:
             log.error("the derived files are not compared with the log: %s", error)
             return None
         return None if checkpoint is None else decode_machine_state(checkpoint.state)
+
+
+@contextmanager
+def _full_disk_told() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in OUT_OF_SPACE:
+            raise
+        raise DiskFullError(f"no room for derived files: {error}") from error
 
 
 def _batch_of(entry: Entry) -> Batch | None:

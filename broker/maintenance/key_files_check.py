@@ -9,6 +9,7 @@ as one.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -25,14 +26,10 @@ GATHERED_BYTES = 16 << 20
 
 @dataclass(slots=True)
 class _Gap:
-    """The positions from ``begin`` to before ``end``. ``reason`` says what is wrong with a file
-    there."""
+    """The positions from ``begin`` to before ``end``."""
 
     begin: int
     end: int
-    reason: str = ""
-    renewed: bool = False
-    """A correct file of the gap is rebuilt, so its rows do not count as missing."""
     rows: bytearray = field(default_factory=bytearray)
 
 
@@ -41,14 +38,14 @@ class KeyFilesCheck:
 
     def __init__(self, keys: KeyIndex) -> None:
         self._keys = keys
-        self._gaps: list[_Gap] = []
+        self._gaps: deque[_Gap] = deque()
         self._since = 0
         self._expired = 0
 
     def begin_pass(self, state: MachineState | None) -> None:
         """``state`` is that of the newest checkpoint. Its rows are in files, which the index knows
         soon after."""
-        self._gaps = []
+        self._gaps = deque()
         doubtful, self._keys.doubtful = self._keys.doubtful, {}
         self._look_at(doubtful.values())
         if state is None:
@@ -65,11 +62,6 @@ class KeyFilesCheck:
                 self._add_gap(begin, file.first_position)
                 begin = file.last_position + 1
         self._add_gap(begin, end)
-        for gap in self._gaps:
-            gap.renewed = any(gap.begin <= file.first_position < gap.end for file in renewed)
-            for start, error in pending.items():
-                if gap.begin <= start < gap.end and not gap.reason:
-                    gap.reason = str(error)
 
     def _add_gap(self, begin: int, end: int) -> None:
         if max(begin, self._expired) < end:
@@ -81,28 +73,29 @@ class KeyFilesCheck:
         """The next entry is at ``position``, and the entry before it was not read; 0: the first
         entry of the log."""
         self._since = position
+        while self._gaps and self._gaps[0].end <= position:
+            self._gaps.popleft()
         for gap in self._gaps:
             gap.rows.clear()
 
     def take(self, entry: Entry, key_rows: Bytes) -> list[str]:
         """Takes the next entry with its key rows. Returns what was wrong."""
         told: list[str] = []
-        if not self._gaps or self._gaps[0].begin >= entry.end:
-            return told
-        gap = self._gaps[0]
-        if key_rows and self._covers(gap):
-            first = int.from_bytes(key_rows[4:12], "big")
-            last = int.from_bytes(key_rows[4 - KEY_ROW_SIZE : 12 - KEY_ROW_SIZE], "big")
-            if gap.begin <= first < gap.end and last >= self._expired:
-                gap.rows += key_rows
-        if entry.end >= gap.end:
-            self._gaps.pop(0)
+        while self._gaps and self._gaps[0].begin < entry.end:
+            gap = self._gaps[0]
+            if key_rows and self._covers(gap):
+                first = int.from_bytes(key_rows[4:12], "big")
+                last = int.from_bytes(key_rows[4 - KEY_ROW_SIZE : 12 - KEY_ROW_SIZE], "big")
+                if gap.begin <= first < gap.end and last >= self._expired:
+                    gap.rows += key_rows
+            if entry.end < gap.end:
+                if len(gap.rows) >= GATHERED_BYTES:
+                    told += self._close(gap, entry.end)
+                    gap.begin, gap.rows = entry.end, bytearray()
+                break
+            self._gaps.popleft()
             if self._covers(gap):
                 told += self._close(gap, gap.end)
-            told += self.take(entry, key_rows)
-        elif len(gap.rows) >= GATHERED_BYTES:
-            told += self._close(gap, entry.end)
-            gap.begin, gap.rows = entry.end, bytearray()
         return told
 
     def _covers(self, gap: _Gap) -> bool:
@@ -110,12 +103,15 @@ class KeyFilesCheck:
         return self._since <= max(gap.begin, self._expired)
 
     def _close(self, gap: _Gap, end: int) -> list[str]:
-        """Makes a file of the rows up to position ``end``."""
-        if not (gap.rows or gap.reason):
+        """Makes a file of the rows up to position ``end``. What is wrong there is looked up only
+        now: another check may have made the file meanwhile."""
+        pending = self._keys.pending
+        reason = next((str(pending[at]) for at in pending if gap.begin <= at < end), "")
+        if not (gap.rows or reason):
             return []
+        missing = not any(gap.begin <= file.first_position < end for file in self._keys.files)
         made = self._keys.remake(gap.begin, end, bytes(gap.rows))
-        reason, gap.reason = gap.reason, ""
-        if not reason and made is not None and not gap.renewed:
+        if not reason and made is not None and missing:
             reason = f"{made.path}: the file is missing"
         return [reason] if reason else []
 

@@ -52,8 +52,6 @@ class QueueBlocksCheck:
         """The queues seen since the first entry of the log; ``None`` in a later run."""
         self._wrong: set[tuple[_Key, int]] = set()
         """Blocks whose seal differs from the log."""
-        self._sealed: dict[_Key, Tail] = {}
-        """Sealed tails that are not saved yet."""
 
     def begin_pass(self, state: MachineState | None) -> None:
         """``state`` is that of the newest checkpoint."""
@@ -86,14 +84,10 @@ class QueueBlocksCheck:
         return told
 
     def sealed_tails(self) -> dict[_Key, Tail]:
-        """The tails sealed since the last call, of queues that have not grown."""
-        sealed, self._sealed = self._sealed, {}
-        queues = ((key, self._queue(*key)) for key in sealed)
-        return {
-            key: sealed[key]
-            for key, queue in queues
-            if queue is not None and queue.tail == sealed[key]
-        }
+        """The sealed tails of the queues in the newest checkpoint."""
+        queues = ((key, self._queue(*key)) for key in self._ends)
+        tails = {key: queue.tail for key, queue in queues if queue is not None}
+        return {key: tail for key, tail in tails.items() if tail.position >= 0}
 
     def _take(  # noqa: PLR0917 - rows, and where they belong
         self, queue: ConsumeQueue, key: _Key, begin: int, offset: int, rows: Bytes, stop: int
@@ -156,13 +150,14 @@ class QueueBlocksCheck:
             return []  # the block has expired meanwhile
         if found != block.rows:
             disk.write(block.first, bytes(block.rows))
-        self._seal(queue, key, disk, block)
+        self._seal(queue, disk, block)
         self._wrong.discard((key, block.begin))
         if reason:
             queue.forget_files()
         return [reason] if reason else []
 
-    def _seal(self, queue: ConsumeQueue, key: _Key, disk: QueueRows, block: _Block) -> None:
+    @staticmethod
+    def _seal(queue: ConsumeQueue, disk: QueueRows, block: _Block) -> None:
         crc = block.crc
         if block.first > block.begin:
             # The rows before have expired with the log. Their bytes do not count.
@@ -173,8 +168,7 @@ class QueueBlocksCheck:
                 disk.write(block.begin, before)
             crc = crc32c(block.rows or b"", crc32c(before))
         if block_of(block.end, queue.rows_per_file)[0] == block.begin:
-            self._sealed[key] = Tail(block.end, block.position, crc)
-            queue.seal_tail(self._sealed[key])
+            queue.seal_tail(Tail(block.end, block.position, crc))
         else:
             disk.write(block.end, b"", [(block.begin, Seal(block.position, crc))])
 

@@ -357,8 +357,12 @@ class RouteTable:
         if registration.address not in own and len(own) >= most:
             raise TooManyError(f"{len(own)} brokers are registered over this connection", most)
         if registration.broker_id == LEADER_ID:
-            known = 0 if group is None else len(group.topics)
-            topics = self._topic_count - known + len(registration.table.queues)
+            known = {} if group is None else group.topics
+            table = registration.table.queues
+            added = sum(topic not in known for topic in table)
+            replaces = registration.term is not None  # as in _take_table
+            dropped = sum(topic not in table for topic in known) if replaces else 0
+            topics = self._topic_count + added - dropped
             if topics > max(NAMESERVER.all_topics_max, self._topic_count):
                 raise TooManyError(
                     f"all brokers would have {topics} topics", NAMESERVER.all_topics_max

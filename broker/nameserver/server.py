@@ -81,7 +81,7 @@ class NameServer:
         self._answers: dict[tuple[str, bool, str | None], bytes] = {}
         """A cache of encoded routes at ``_answers_version``: in an outage each route is requested
         many times without a change."""
-        self._answers_version = -1
+        self._answers_version, self._answers_bytes = -1, 0
         self._brokers: dict[int, Connection] = {}
         """By their numbers, those over which anybody wanted to register."""
         self._refused: dict[Connection, str] = {}
@@ -208,12 +208,9 @@ class NameServer:
     def _route(self, connection: Connection, request: Frame) -> None:
         topic = ext_str(request, "topic")
         order = self._key_values.get(ORDER_TOPIC_NAMESPACE, topic)
-        if (
-            self._answers_version != self.routes.version
-            or len(self._answers) >= NAMESERVER.routes_kept_max
-        ):
+        if self._answers_version != self.routes.version:
             self._answers_version = self.routes.version
-            self._answers.clear()
+            self._forget_answers()
         key = (topic, _quotes_keys(request), order)
         answer = self._answers.get(key)
         if answer is None:
@@ -225,8 +222,23 @@ class NameServer:
                 )
             if order is not None:
                 route["orderTopicConf"] = order
-            answer = self._answers[key] = _document(request, route)
+            answer = _document(request, route)
+            self._keep(key, answer)
         connection.respond(request, body=(answer,))
+
+    def _keep(self, key: tuple[str, bool, str | None], answer: bytes) -> None:
+        if (
+            len(self._answers) >= NAMESERVER.routes_kept_max
+            or self._answers_bytes + len(answer) > NAMESERVER.routes_kept_bytes_max
+        ):
+            self._forget_answers()
+        if len(answer) <= NAMESERVER.routes_kept_bytes_max:
+            self._answers[key] = answer
+            self._answers_bytes += len(answer)
+
+    def _forget_answers(self) -> None:
+        self._answers.clear()
+        self._answers_bytes = 0
 
     def _cluster_info(self, connection: Connection, request: Frame) -> None:
         """Code 106. ``goneTable`` is for the tools of this project; others ignore it."""

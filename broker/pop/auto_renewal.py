@@ -1,4 +1,4 @@
-"""Renewal of deliveries while their consumer works: ``auto_renew`` of a push consumer.
+"""Which deliveries are renewed while their consumer works: ``auto_renew`` of a push consumer.
 
 The leader makes such a message invisible for a short time, and repeats that. So the messages of a
 dead consumer are soon received by another. Everything needed is in the replicated state

@@ -1,8 +1,9 @@
 """Receive requests that found no message wait here until there may be one.
 
 A request is woken by a new message, by a delivery that becomes visible, and by an acknowledgement
-that may let the next message of a message group go. A request that then finds a message, or ends
-before it could take one, wakes the next request. So a message does not wake all members of a group.
+that may let the next message of a message group go. A request that then finds a message, or is
+cancelled before it could take one, wakes the next request. After a refusal, or an answer that there
+is a message, the next one is woken later. So a message does not wake all members of a group.
 """
 
 from __future__ import annotations
@@ -13,6 +14,12 @@ from typing import TypeAlias
 
 from broker.limits import CONSUME
 from broker.pop.pop_request import PopRequest
+
+REFUSED_MS = 1000
+"""Pace: after a refusal the next request looks so much later, because it may be refused too."""
+
+NOTIFIED_MS = 100
+"""Pace: for so long a message is left to the member that was told of it."""
 
 _Kind: TypeAlias = tuple[int | None, bool, object, object]
 """Queue, order and filter: if one request of a kind finds no message, no other does."""
@@ -115,6 +122,16 @@ class HeldReceives:
         if waiting is not None:
             for of_kind in waiting.kinds.values():
                 _wake(next((each for each in of_kind if not each.done()), None))
+
+    def refused(self, topic: str, group: str) -> None:
+        """A request was refused, and leaves a message that may have woken no other. Who looks at
+        this moment looks again."""
+        self.events += 1
+        self.wake_at(topic, group, self._now_ms() + REFUSED_MS)
+
+    def notified(self, topic: str, group: str) -> None:
+        """A request was answered that there is a message, and took none."""
+        self.wake_at(topic, group, self._now_ms() + NOTIFIED_MS)
 
     def acknowledged(self, topic: str, group: str, *, was_full: bool) -> None:
         """Wakes requests in FIFO order, because the next message of a message group may go; and

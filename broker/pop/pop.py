@@ -151,8 +151,8 @@ class Pop:
         return self.quotas.consumes(request.caller, request.topic)
 
     async def _take(self, request: PopRequest) -> tuple[PopResult, int | None]:
-        """One look. It wakes the next request once it is through, and also if it ends early: a
-        message that it leaves may have woken no other."""
+        """One look. It wakes the next request once it is through, and also if it is cancelled: a
+        message that it leaves may have woken no other. After a refusal the next one looks later."""
         group, queues = self._check(request)
         try:
             taken = await self._receiver.take(request, group, queues)
@@ -163,8 +163,11 @@ class Pop:
                 self.held.wake_at(request.topic, request.group, until_ms)
             for each in taken.committed:
                 await each
-        except BaseException:
+        except asyncio.CancelledError:
             self.held.wake(request.topic, request.group)
+            raise
+        except BaseException:
+            self.held.refused(request.topic, request.group)
             raise
         if messages:
             self._received(request, taken.result)
@@ -215,7 +218,7 @@ class Pop:
             times = [self._receiver.next_message_ms(request, queue_id) for queue_id in queues]
             next_ms = min((each for each in times if each is not None), default=None)
             if next_ms is not None and next_ms <= self._batcher.now_ms():
-                self.held.wake(request.topic, request.group)  # the message is still there
+                self.held.notified(request.topic, request.group)  # the message is still there
                 return True
             if not await self.held.wait(request, next_ms, seen):
                 return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -41,6 +42,8 @@ class PopRequest:
     """The caller whose quotas count."""
     from_end: bool = False
     """A group without an offset in the queue begins at its end; otherwise at its first message."""
+    size_of: Callable[[Bytes], int] = len
+    """The bytes that a record takes in the answer."""
 
 
 class PopStatus(Enum):

@@ -7,7 +7,7 @@ while an earlier one of its message group is not acknowledged.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from struct import Struct
@@ -66,6 +66,28 @@ class ReceivableMessages:
     waiting: list[tuple[int, int]] = field(default_factory=list)
     """New messages that wait for their message group: (offset, hash of the group)."""
 
+    def fit(self, size_max: int, size_of: Callable[[Bytes], int], *, alone: bool) -> int:
+        """Leaves out the messages that do not fit into ``size_max`` bytes of an answer, to be found
+        again. Returns the bytes that are left: 0 once a message was left out.
+
+        ``alone``: the answer has no message yet, so its first one fits whatever its size.
+        """
+        for at, each in enumerate(self.receive):
+            size = size_of(each.record)
+            if size > size_max and (at or not alone):
+                self._leave_out(at)
+                return 0
+            size_max = max(size_max - size, 0)
+        return size_max
+
+    def _leave_out(self, start: int) -> None:
+        """Leaves out the messages to receive from the ``start``-th on. New ones stay behind the
+        cursor, or wait as others do in FIFO order."""
+        new = [each.offset for each in self.receive[start:] if each.delivery is None]
+        if new and not self.waiting:
+            self.next_offset = new[0]
+        del self.receive[start:]
+
 
 class Search(NamedTuple):
     """The parameters of a search."""
@@ -109,7 +131,7 @@ class ReceivableMessageFinder:
             left = search.messages - fresh
         ranges, codes = self._rows(search.key, [offset for offset, _ in again])
         codes_wanted = search.wanted.codes
-        first, messages = pending.queue.next_offset, min(left, search.room)
+        first, messages = pending.next_offset, min(left, search.room)
         limits = PullLimits(messages, BYTES_USUAL)
         found = None
         if messages > 0:
@@ -166,11 +188,14 @@ class ReceivableMessageFinder:
     @staticmethod
     def _sort(search: Search, receivable: ReceivableMessages, each: Candidate, code: int) -> None:
         """Adds a message that was received before, or waited, to its part of the result."""
-        codes, selector, _ = search.wanted
+        wanted = search.wanted
+        codes, selector = wanted.codes, wanted.selector
         if each.attempts >= search.attempts_max:
             receivable.exhausted.append(each)
-        elif (codes is not None and code not in codes) or (
-            selector is not None and not selector.matches(properties_of(each.record))
+        elif (
+            (codes is not None and code not in codes)
+            or not wanted.has_tag(each.record)
+            or (selector is not None and not selector.matches(properties_of(each.record)))
         ):
             receivable.unwanted.append(each.offset)
         else:
@@ -183,6 +208,8 @@ class ReceivableMessageFinder:
         for part in parts:
             for start, end in record_bounds(part):
                 record = memoryview(part)[start:end]
+                if not search.wanted.has_tag(record):
+                    continue
                 (offset,) = _QUEUE_OFFSET.unpack_from(record)
                 if search.fifo:
                     group_hash = message_group_hash(record)

@@ -12,12 +12,18 @@ from typing import NamedTuple
 
 from broker.delivery.first_offset import begins_at_end
 from broker.delivery.message_reader import MessageReader
+from broker.delivery.offset_quota import check_offset_quota
 from broker.delivery.replica_selection import ReplicaSelection
-from broker.errors import REFUSALS, UnavailableError, UnknownGroupError, unknown_topic
+from broker.errors import (
+    REFUSALS,
+    QuotaExceededError,
+    UnavailableError,
+    UnknownGroupError,
+    unknown_topic,
+)
 from broker.group_commit.batcher import Batcher
 from broker.group_commit.pending_batch import Completion
 from broker.group_commit.pending_pop import PendingPopQueue
-from broker.ingest.state_quota import check_offset_quota
 from broker.limits import CONSUME, STATE
 from broker.pop.dead_letters import DeadLetters, attempts_max
 from broker.pop.pop_request import PoppedMessage, PopRequest, PopResult, PopStatus
@@ -64,12 +70,33 @@ class _Received(NamedTuple):
     rest: int = 0
 
 
+class _Room(NamedTuple):
+    """What still fits into the answer to a request."""
+
+    messages: int
+    bytes: int
+    is_empty: bool = True
+    """Whether the answer has no message yet: then one fits whatever its size."""
+
+
+class _Look(NamedTuple):
+    """The result of a look at one queue."""
+
+    received: _Received | None
+    room: _Room
+    """What is left of the room."""
+    full: bool = False
+    """Whether the group has too many deliveries there."""
+    more: bool = False
+    """Whether the filter has skipped messages, and there are more to look at."""
+
+
 class Taken(NamedTuple):
     """The result of a look at the queues."""
 
     result: PopResult
     visible_ms: int | None = None
-    """When the next delivery becomes visible."""
+    """When the next delivery becomes visible; a time that is over if a look ended early."""
     committed: Sequence[asyncio.Future[None]] = ()
     """Only then may the messages be given out."""
 
@@ -119,23 +146,26 @@ class Receiver:
                 if (each := await self._given_before(attempt, queue_id)) is not None
             ]
         full = False
-        left = 0 if received else min(max(request.max_messages, 1), CONSUME.pop_messages_max)
+        messages_max = min(max(request.max_messages, 1), CONSUME.pop_messages_max)
+        room = _Room(0 if received else messages_max, CONSUME.pop_bytes_max)
         visible_ms: list[int] = []
         for queue_id in queues:
-            if left <= 0:
+            if room.messages <= 0 or room.bytes <= 0:
                 break
             try:
-                got, is_full = await self._take_from(attempt, attempt.key(queue_id), left)
-            except UnavailableError:
+                look = await self._take_from(attempt, attempt.key(queue_id), room)
+            except (UnavailableError, QuotaExceededError):
                 if received:
                     break
                 raise
-            full |= is_full
-            if got is not None:
-                received.append(got)
-                left -= len(got.messages)
+            full |= look.full
+            room = look.room
+            if look.received is not None:
+                received.append(look.received)
             pending = self._batcher.pop_queue(attempt.key(queue_id))
             next_ms = None if pending is None else pending.next_visible_ms(attempt.now_ms)
+            if look.more:
+                next_ms = attempt.now_ms
             if next_ms is not None:
                 visible_ms.append(next_ms)
         messages = tuple(message for each in received for message in each.messages)
@@ -163,7 +193,7 @@ class Receiver:
         if pending is None:
             begin = self._batcher.offset(*key)
             return 0 if end > (first if begin is None else max(begin, first)) else None
-        if end > pending.queue.next_offset:
+        if end > pending.next_offset:
             return 0
         now_ms = self._batcher.now_ms()
         visible = pending.visible(now_ms)
@@ -187,19 +217,16 @@ class Receiver:
         given = zip(offsets, records, deliveries, strict=False)
         return _Received(committed, [self._popped(attempt, key, *each) for each in given])
 
-    async def _take_from(
-        self, attempt: _Attempt, key: PopKey, messages: int
-    ) -> tuple[_Received | None, bool]:
-        """The messages of one queue for the request, and whether the group has too many deliveries
-        there."""
-        batcher = self._batcher
+    async def _take_from(self, attempt: _Attempt, key: PopKey, room: _Room) -> _Look:
+        """The messages of one queue for the request."""
+        batcher, size_of = self._batcher, attempt.request.size_of
         while True:
             pending = self._cursor(attempt, key)
             async with pending.lock:
                 batcher.check_serving()
                 if batcher.pop_queue(key) is not pending:
                     continue
-                room = min(
+                deliveries = min(
                     STATE.pop_queue_deliveries_max - len(pending),
                     STATE.pop_deliveries_max - self._machine.state.pop.delivery_count,
                 )
@@ -209,10 +236,10 @@ class Receiver:
                     attempt.request.fifo,
                     attempts_max(attempt.group),
                     attempt.now_ms,
-                    messages,
-                    room,
+                    room.messages,
+                    deliveries,
                 )
-                before = pending.queue.next_offset
+                before = pending.next_offset
                 try:
                     receivable = await self._finder.find(search, pending)
                 except StoreError as error:
@@ -221,13 +248,19 @@ class Receiver:
                 batcher.check_serving()
                 if (
                     batcher.pop_queue(key) is not pending
-                    or pending.queue.next_offset != before
+                    or pending.next_offset != before
                     or not _is_unchanged(receivable, pending)
                 ):
                     continue
+                bytes_left = receivable.fit(room.bytes, size_of, alone=room.is_empty)
                 got, again = self._give(attempt, key, pending, receivable)
+                if got is not None:
+                    messages_left = room.messages - len(got.messages)
+                    return _Look(got, _Room(messages_left, bytes_left, is_empty=False))
                 if not again:
-                    return got, got is None and room <= 0
+                    skipped = before < receivable.next_offset < self._reader.offsets(*key[1:])[1]
+                    left = room._replace(bytes=bytes_left)
+                    return _Look(None, left, full=deliveries <= 0, more=skipped)
 
     def _cursor(self, attempt: _Attempt, key: PopKey) -> PendingPopQueue:
         """The group's deliveries in the queue. The first time, the cursor is written to the log:
@@ -242,7 +275,7 @@ class Receiver:
                 raise UnknownGroupError(f"subscription group not exist, {group}")
             offset = batcher.offset(*key)
             if offset is None:
-                check_offset_quota(batcher, self._machine.state.offset_count, *key)
+                check_offset_quota(batcher, group, topic, (queue_id,))
                 offset = first
                 if attempt.request.from_end and begins_at_end(
                     self._machine, self._replicas, topic, queue_id
@@ -274,10 +307,11 @@ class Receiver:
             runs = pack_runs(offsets)
             times = attempt.until_ms, attempt.now_ms
             commands.append(PopReceive(*key, next_offset, runs, attempt.nonce, *times))
-        if not commands:
-            return None, buried
-        committed = committing(partial(self._batcher.add_in_one_entry, (), commands))
-        if not offsets:
+        committed = None
+        if commands:
+            committed = committing(partial(self._batcher.add_in_one_entry, (), commands))
+        pending.skip_to(next_offset)  # unless a refusal of the commands leaves them where they are
+        if committed is None or not offsets:
             return None, bool(buried or receivable.waiting or receivable.unwanted)
         rest = self._reader.offsets(*key[1:])[1] - next_offset
         deliveries = pending.queue.deliveries

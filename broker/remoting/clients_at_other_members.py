@@ -158,7 +158,8 @@ class _Search:
         self._waits_for = members
         self._done: Done | None = done
         self._failure: CallError | None = None
-        """The failure of a member that may have passed the request on."""
+        """The failure of a member that may have passed the request on, or of a request that cannot
+        be passed on."""
 
     def answered(self, answer: Frame | None, failure: CallError | None) -> None:
         """Takes the answer of one member."""
@@ -166,7 +167,7 @@ class _Search:
         passed_on = None if answer is None else _answer_of_client(answer)
         if passed_on is not None:
             self._end(passed_on, None)
-        elif failure is not None and failure.was_sent:
+        elif failure is not None and (failure.was_sent or not failure.retriable):
             self._failure = failure
         if self._waits_for == 0:
             self.end()

@@ -141,16 +141,17 @@ class Connection(FrameWriter, asyncio.Protocol):
         else:
             self._on_close.append(callback)
 
-    def run(self, work: Coroutine[Any, Any, None]) -> None:
-        """Runs a task that serves a request, and ends with the connection."""
+    def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
+        """Runs a task that serves a request, and ends with the connection. None: it is lost."""
         if self._on_close is None:
             work.close()
-            return
+            return None
         task = self._loop.create_task(work)
         if self._tasks is None:
             self._tasks = set()
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     def close(self) -> None:
         """Closes once everything written has left."""

@@ -37,7 +37,7 @@ from broker.remoting.protocol.codes import (
     RequestCode,
     ResponseCode,
 )
-from broker.remoting.protocol.errors import CallError
+from broker.remoting.protocol.errors import CallError, RequestTooLargeError
 from broker.remoting.protocol.frame import Frame
 from broker.security.credentials import NO_SECURITY, ClientSecurity
 
@@ -170,6 +170,8 @@ class Forwarder:
             self._leader_wait.answered()
             ext = cast("Mapping[str, str]", {**answer.ext, LEADER: address})
             connection.respond(request, answer.code, answer.remark, ext, (answer.body,))
+        elif isinstance(failure, RequestTooLargeError):
+            refuse(connection, request, error)  # the leader itself may take it
         elif failure is not None and failure.was_sent:
             connection.respond(
                 request,

@@ -11,13 +11,19 @@ from typing import TypeAlias
 from broker.limits import RemotingLimits
 from broker.remoting.pending_requests import Done, PendingRequests
 from broker.remoting.protocol.codes import FLAG_ONE_WAY, ResponseCode
-from broker.remoting.protocol.errors import CallError, ConnectionLostError, TooManyRequestsError
+from broker.remoting.protocol.errors import (
+    CallError,
+    ConnectionLostError,
+    RequestTooLargeError,
+    TooManyRequestsError,
+)
 from broker.remoting.protocol.fixed_headers import RequestTemplate, TemplateValues
 from broker.remoting.protocol.frame import (
     FRAME_BODY_SIZE_MAX,
     Frame,
     encode_request,
     encode_response,
+    fits_frame,
 )
 from dledger.settle import settle
 from store.quoting import FROM_OUTSIDE, shortened
@@ -147,7 +153,8 @@ class FrameWriter:
     def push(
         self, code: int, ext: Mapping[str, str] | None = None, body: Sequence[Bytes] = ()
     ) -> None:
-        """Sends a one-way request. It may be lost with the connection."""
+        """Sends a one-way request. It may be lost with the connection, and is if no frame can hold
+        it."""
         if self._closed or self.buffered > self._limits.write_buffer_max:
             return
         self._request(code, self._pending.next_opaque(), ext, body, FLAG_ONE_WAY)
@@ -185,8 +192,10 @@ class FrameWriter:
         the answer arrives, and never before this returns."""
         if self._may_call(done):
             opaque = self._pending.next_opaque()
-            self._request(code, opaque, ext, body, 0)
-            self._pending.add(opaque, timeout, done)
+            if self._request(code, opaque, ext, body, 0):
+                self._pending.add(opaque, timeout, done)
+            else:
+                self._loop.call_soon(done, None, self._too_large())
 
     def call_template(
         self,
@@ -201,8 +210,13 @@ class FrameWriter:
         if not self._may_call(done):
             return
         opaque = self._pending.next_opaque()
-        self._pending.add(opaque, timeout, done)
-        self._request_template(template, opaque, values, body, 0)
+        if self._request_template(template, opaque, values, body, 0):
+            self._pending.add(opaque, timeout, done)
+        else:
+            self._loop.call_soon(done, None, self._too_large())
+
+    def _too_large(self) -> CallError:
+        return RequestTooLargeError(self.remote_address, "no frame can hold the request")
 
     def _may_call(self, done: Done) -> bool:
         """Whether one more request may be sent; if not, ``done`` gets the error."""
@@ -226,23 +240,29 @@ class FrameWriter:
         ext: Mapping[str, str] | None,
         body: Sequence[Bytes],
         flag: int,
-    ) -> None:
+    ) -> bool:
+        """Returns False if no frame can hold the request: then nothing is sent."""
         if self._sign is not None:
             ext = self._sign(ext, body)
         body_size = sum(map(len, body)) if body else 0
         head = encode_request(
             code, opaque, ext, body_size, flag=flag, serialization=self._serialization
         )
-        self._send(head, body, body_size)
+        return self._send_fitting(head, body, body_size)
 
     def _request_template(
         self, template: RequestTemplate, opaque: int, values: TemplateValues, body: Bytes, flag: int
-    ) -> None:
+    ) -> bool:
         if self._sign is not None:
-            self._request(template.code, opaque, template.ext(values), (body,), flag)
-            return
+            return self._request(template.code, opaque, template.ext(values), (body,), flag)
         size = len(body)
-        self._send(template.encode(flag, opaque, size, values), (body,), size)
+        return self._send_fitting(template.encode(flag, opaque, size, values), (body,), size)
+
+    def _send_fitting(self, head: bytes, body: Sequence[Bytes], body_size: int) -> bool:
+        fits = fits_frame(head, body_size)
+        if fits:
+            self._send(head, body, body_size)
+        return fits
 
     def _send(self, head: bytes, body: Sequence[Bytes], body_size: int) -> None:
         self._out.append(head)

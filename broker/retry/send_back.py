@@ -63,8 +63,7 @@ class SendBack:
         :class:`~broker.errors.UnknownGroupError`; ``done`` is not called then.
         """
         self._batcher.check_serving()
-        group = retrying_group(group_name, self._batcher.group)
-        if group.retry_queues <= 0:  # by its settings the group does not retry
+        if self._retrying_group(group_name) is None:
             done(None)
             return
 
@@ -77,13 +76,23 @@ class SendBack:
                     raise AccessDeniedError(
                         f"the message at {position} is not of the topic {told_topic}"
                     )
-                self._store_copy(record, group, delay_level, times_max, done)
+                group = self._retrying_group(group_name)  # it may be deleted or changed since
+                if group is None:
+                    done(None)
+                else:
+                    self._store_copy(record, group, delay_level, times_max, done)
             except REFUSALS as refusal:
                 done(refusal)
             except StoreError as fault:
                 done(RefusedError(f"look message by offset failed, {position}: {fault}"))
 
         self._lookup.record(position, found)
+
+    def _retrying_group(self, name: str) -> GroupConfig | None:
+        """The settings of the group, or None if by these it does not retry. Raises
+        :class:`~broker.errors.UnknownGroupError`."""
+        group = retrying_group(name, self._batcher.group)
+        return group if group.retry_queues > 0 else None
 
     def _store_copy(
         self,

@@ -7,6 +7,7 @@ which messages become due in order. With a delivery time it goes to the timer wh
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from broker.errors import IllegalMessageError
@@ -39,18 +40,28 @@ class Placement(NamedTuple):
     deliver_ms: int | None = None
 
 
-def scheduled_placement(topic: str, queue_id: int, properties: bytes, now_ms: int) -> Placement:
+def scheduled_placement(
+    topic: str,
+    queue_id: int,
+    properties: bytes,
+    now_ms: int,
+    may_have_waited: Callable[[bytes], bool],
+) -> Placement:
     """The placement of a message for this queue: the queue itself if the message need not wait.
 
-    A message that is due at ``now_ms`` or before does not wait. Raises
-    :class:`~broker.errors.IllegalMessageError` for an invalid level or time.
+    A message that is due at ``now_ms`` or before does not wait, unless it is perhaps a retry. The
+    first try ``may_have_waited``, by the properties. Then the retry is put where the first try is
+    recognised, for a millisecond. Raises :class:`~broker.errors.IllegalMessageError` for an invalid
+    level or time.
     """
     level = delay_level(topic, properties)
     if level > 0:
         return delay_level_placement(topic, queue_id, properties, level)
     deliver_ms = deliver_time(properties, now_ms)
     if deliver_ms <= now_ms:
-        return Placement(topic, queue_id, properties)
+        if not (deliver_ms and may_have_waited(properties)):
+            return Placement(topic, queue_id, properties)
+        deliver_ms = now_ms + 1
     marks = {TIMER_OUT_MS: b"%d" % deliver_ms} | real_queue_marks(topic, queue_id)
     slot = queue_of(slot_of(deliver_ms))
     return Placement(TIMER_TOPIC, slot, with_properties(properties, marks), deliver_ms)

@@ -68,11 +68,7 @@ class Recalls:
         :class:`~dledger.errors.NotLeaderError`. ``done`` gets
         :class:`~broker.errors.NothingToRecallError` if no such message waits.
         """
-        self._batcher.check_serving()
-        if not self._known_by_all():
-            raise UnavailableError(
-                "recalls need a newer program on all members of the broker group"
-            )
+        self._check_possible()
         if self._batcher.topic(topic) is None:
             raise UnknownTopicError(f"the topic {topic} does not exist")
         named, position = parse_recall_handle(handle, topic, self._broker_name)
@@ -91,8 +87,15 @@ class Recalls:
 
         self._lookup.record(position, loaded)
 
-    def _recall(self, named: RecallHandle, record: MessageRecord, done: Recalled) -> None:
+    def _check_possible(self) -> None:
         self._batcher.check_serving()
+        if not self._known_by_all():
+            raise UnavailableError(
+                "recalls need a newer program on all members of the broker group"
+            )
+
+    def _recall(self, named: RecallHandle, record: MessageRecord, done: Recalled) -> None:
+        self._check_possible()  # the members may be others since the request came
         if not _is_named(record, named):
             raise NothingToRecallError("no message waits for this recall handle")
         key = _key(record)

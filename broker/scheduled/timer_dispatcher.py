@@ -8,11 +8,8 @@ delivery passes the time of a pending message (:mod:`broker.scheduled.in_flight_
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
 from collections.abc import Container, Iterator
 from functools import partial
-from heapq import heappop, heappush
-from typing import NamedTuple
 
 from broker.delivery.message_reader import rows
 from broker.scheduled.dispatcher import (
@@ -23,6 +20,7 @@ from broker.scheduled.dispatcher import (
     Queues,
 )
 from broker.scheduled.in_flight_timers import InFlightTimers
+from broker.scheduled.slot_rows import SlotRows, TimedRow
 from broker.scheduled.timer_wheel import (
     SLOT_MS,
     SLOTS,
@@ -41,17 +39,6 @@ SCAN_ROWS = 2048
 
 SLOTS_A_TURN = 256
 """The slots without a message that are skipped in one turn."""
-
-BUCKET_MS = 1000
-
-
-class _Timed(NamedTuple):
-    """A row of the slot; ordered by time, then offset."""
-
-    deliver_ms: int
-    offset: int
-    position: int
-    size: int
 
 
 class TimerDispatcher(Dispatcher):
@@ -79,10 +66,8 @@ class TimerDispatcher(Dispatcher):
         self._slot = slot_of(self._mark[0])
         self._next_offset: int | None = None
         """The next row to read in the slot's queue; unknown before the first."""
-        self._buckets: dict[int, list[_Timed]] = {}
-        """The messages of the slot, by second. A second is sorted once it is searched."""
-        self._seconds: list[int] = []
-        """A heap of the seconds."""
+        self._rows = SlotRows()
+        """The next rows of the slot."""
 
     @property
     def mark(self) -> TimedKey:
@@ -95,12 +80,16 @@ class TimerDispatcher(Dispatcher):
     def _find(self) -> None:
         limit_ms = self._limit_ms()
         slots_left = SLOTS_A_TURN
-        self._drop_delivered()
+        self._rows.drop_until(self._mark)
         while True:
             if not self._scan():
                 self._look_soon()
                 return
-            if self._seconds or self._slot >= slot_of(limit_ms):
+            if self._rows.is_cut and not self._rows:
+                self._rows = SlotRows()
+                self._next_offset = None
+                continue
+            if self._rows or self._slot >= slot_of(limit_ms):
                 break
             if not slots_left:
                 self._look_soon()
@@ -129,7 +118,7 @@ class TimerDispatcher(Dispatcher):
         offset = first
         for offset, (position, size, deliver_ms) in enumerate(rows(data), first):
             if slot_of(deliver_ms) == self._slot and (deliver_ms, offset) > mark:
-                self._add(_Timed(deliver_ms, offset, position, size))
+                self._rows.add(TimedRow(deliver_ms, offset, position, size))
         self._next_offset = offset + 1 if data else first
         return self._next_offset >= queue.end_offset
 
@@ -139,30 +128,18 @@ class TimerDispatcher(Dispatcher):
     def _overdue(self, due: DueMessage, own_ms: int) -> bool:
         return (own_ms, due.offset) > self._began
 
-    def _add(self, timed: _Timed) -> None:
-        second = timed.deliver_ms // BUCKET_MS
-        bucket = self._buckets.get(second)
-        if bucket is None:
-            bucket = self._buckets[second] = []
-            heappush(self._seconds, second)
-        insort(bucket, timed)
-
     def _deliver_until(self, limit_ms: int) -> None:
         """Delivers the messages that are due by ``limit_ms``, in the order of time."""
-        due, size = list[_Timed](), 0
-        for second in sorted(self._seconds):
-            for timed in self._buckets[second]:
-                size += timed.size
-                if (
-                    timed.deliver_ms > limit_ms
-                    or len(due) == self._dispatch_messages
-                    or (due and size > DISPATCH_BYTES)
-                ):
-                    break
-                due.append(timed)
-            else:
-                continue
-            break
+        due, size = list[TimedRow](), 0
+        for timed in self._rows:
+            size += timed.size
+            if (
+                timed.deliver_ms > limit_ms
+                or len(due) == self._dispatch_messages
+                or (due and size > DISPATCH_BYTES)
+            ):
+                break
+            due.append(timed)
         queue_id = queue_of(self._slot)
         queue = self._machine.queue(TIMER_TOPIC, queue_id)
         if due and queue is not None:
@@ -172,28 +149,18 @@ class TimerDispatcher(Dispatcher):
                 )
                 for timed in due
             ]
-            mark = _key(due[-1])
+            mark = due[-1].key
             self._deliver(messages, Timer(*mark, len(due)), partial(self._advance_past, mark))
-        elif self._seconds:
-            first_ms = self._buckets[self._seconds[0]][0].deliver_ms
-            if not self._in_flight or first_ms > self._batcher.now_ms():
-                self._look_at(
-                    first_ms
-                )  # otherwise a pending message delays it, and its end calls us
-        elif self._machine.state.timer.waiting:
-            self._look_at((self._slot + 1) * SLOT_MS)
-
-    def _drop_delivered(self) -> None:
-        mark = self._mark
-        while self._seconds:
-            bucket = self._buckets[self._seconds[0]]
-            del bucket[: bisect_right(bucket, mark, key=_key)]
-            if bucket:
-                break
-            del self._buckets[heappop(self._seconds)]
+        elif self._rows or self._machine.state.timer.waiting:
+            next_ms = (self._slot + 1) * SLOT_MS
+            if self._rows:
+                next_ms = next(iter(self._rows)).deliver_ms
+            # A message that is due already waits for a pending one, whose end calls us.
+            if not self._in_flight or next_ms > self._batcher.now_ms():
+                self._look_at(next_ms)
 
 
-def _key(of: _Timed | TimerProgress) -> TimedKey:
+def _key(of: TimerProgress) -> TimedKey:
     return of.deliver_ms, of.offset
 
 

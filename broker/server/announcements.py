@@ -1,12 +1,11 @@
-"""The registration of this broker at NameServers: its topics, the members of its group, and the
-leader."""
+"""What this broker registers at NameServers: topics, the members of its group, and the leader."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
 
-from broker.admin.group_members import client_addresses, grpc_address, leader_address
+from broker.admin.membership import client_addresses, grpc_address, leader_address
 from broker.config.node_config import NodeConfig
 from broker.limits import STATE
 from broker.server.name_server_registration import Announcement

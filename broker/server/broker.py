@@ -12,7 +12,7 @@ from functools import partial
 from random import Random
 from typing import ClassVar
 
-from broker.admin.group_members import peer_addresses
+from broker.admin.membership import peer_addresses
 from broker.config.dynamic_settings import LOG_LEVEL, DynamicSettings
 from broker.config.node_config import NodeConfig
 from broker.context import BrokerContext
@@ -284,12 +284,12 @@ class Broker(StateMachineListener):
         if rebuild_derived(self._fs, data, store, rows_per_file):
             log.info("rebuilt the ConsumeQueues and the key index from the log")
         node, machine = self.context.node, self.context.machine
-        node.scrubber.derived = DerivedFilesCheck(
-            store,
-            machine.keys,
-            machine.queue,
-            save_tails=partial(amend_tails, self._fs, f"{data}/state"),
-            unwritable=lambda: request_rebuild(self._fs, data),
+        save_tails = partial(amend_tails, self._fs, f"{data}/state")
+        unwritable = partial(request_rebuild, self._fs, data)
+        node.scrubber.compare_derived(
+            lambda: DerivedFilesCheck(
+                store, machine.keys, machine.queue, save_tails=save_tails, unwritable=unwritable
+            )
         )
         machine.tell_damage(node.checked_reads.suspect_derived)
         await node.start()

@@ -2,8 +2,8 @@
 
 ::
 
-    2026-11-23T17:32:18.376Z INFO dledger.node.health: n0: 7 of 9 bytes are free suppressed=2
-    {"time":"2026-11-23T17:32:18.376Z","level":"INFO","logger":"dledger.node.health",
+    2026-11-23T17:32:18.376Z INFO dledger.node.scrubber: n0: 7 of 9 bytes are free suppressed=2
+    {"time":"2026-11-23T17:32:18.376Z","level":"INFO","logger":"dledger.node.scrubber",
      "node":"broker-a/n0","message":"n0: 7 of 9 bytes are free","free":7,"total":9,"suppressed":2}
 
 Fields are the names in a call's text (``"%(free)d of %(total)d"``), which only JSON repeats, and

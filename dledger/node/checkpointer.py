@@ -17,7 +17,7 @@ from dledger.node.log_writer import LogWriter
 from dledger.node.state_machine import CheckpointWork, StateMachine
 from dledger.raft.core import Raft
 from dledger.raft.raft_state import Role
-from store.errors import DamagedError, DiskFullError, FatalDiskError
+from store.errors import DamagedError, DiskFullError, FatalDiskError, OutOfDescriptorsError
 from store.log.entry import Entry
 from store.replica import ReplicaStore
 from store.state.checkpoint import Checkpoint
@@ -259,7 +259,9 @@ class Checkpointer:
 
         def save() -> bool:
             work.flush()
-            return self._store.save_checkpoint(checkpoint)
+            # It may have been found wrong since: then no checkpoint is added to those that are
+            # kept or dropped now (see dledger/node/state_divergence.py).
+            return not self._state_wrong() and self._store.save_checkpoint(checkpoint)
 
         # The log is made durable first: a checkpoint must never know more than the log below it.
         self._writer.flush(
@@ -280,6 +282,8 @@ class Checkpointer:
         if error is None:
             try:
                 work.finish()
+            except OutOfDescriptorsError as lacking:  # the checkpoint is saved all the same
+                log.warning("old files stay until the next checkpoint: %s", lacking)
             except OSError as failed:  # it removes files that no checkpoint needs any more
                 error = FatalDiskError(f"giving up old files failed: {failed}")
         if self._failed(error):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from dledger.errors import InvariantError, PeerError
 from dledger.node.applier import Applier
 from dledger.node.checkpointer import Checkpointer
-from dledger.node.health import HealthMonitor
+from dledger.node.health_monitor import HealthMonitor
 from dledger.node.leadership_announcer import LeadershipAnnouncer
 from dledger.node.lifecycle import Lifecycle
 from dledger.node.linearizable_reads import LinearizableReads

@@ -21,7 +21,7 @@ from dledger.node.checked_reads import CheckedReads
 from dledger.node.checkpointer import Checkpointer
 from dledger.node.core_driver import CoreDriver
 from dledger.node.executor import Executors
-from dledger.node.health import HealthMonitor
+from dledger.node.health_monitor import HealthMonitor
 from dledger.node.leadership_announcer import LeadershipAnnouncer
 from dledger.node.lifecycle import Lifecycle
 from dledger.node.linearizable_reads import LinearizableReads

@@ -8,6 +8,7 @@ log.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TypeVar
@@ -20,6 +21,8 @@ from store.snapshot import SnapshotWriter
 from store.state.snapshot_manifest import Manifest
 
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 BYTES_PER_SECOND = 64 << 20
 
@@ -59,6 +62,15 @@ class OnlineSnapshots:
         finally:
             self._busy = False
         return target, writer.manifest
+
+    def discard(self, target: str) -> None:
+        """Removes a snapshot that was made in ``target``, in the background."""
+
+        def ended(_removed: None, error: BaseException | None) -> None:
+            if error is not None:
+                log.warning("the snapshot %s cannot be removed: %s", target, error)
+
+        self._background.submit(lambda: self._store.discard_snapshot(target), ended)
 
     async def _run(self, work: Callable[[], T]) -> T:
         waiter: asyncio.Future[T] = self._loop.create_future()

@@ -4,8 +4,8 @@ Disks lose bits of data that nobody reads. On the day when it is needed, the oth
 damaged too. So every committed entry is read at a bounded rate, pass after pass, on the background
 executor. A damaged entry is named in the program's log and in the node's status. It is fetched from
 a peer by its index, and written back if its chain CRC fits. Meanwhile the node goes on with what is
-whole, but does not campaign (:mod:`dledger.node.health`). If a segment was found cut short when the
-log was opened, its entries are read first, and count as damaged until then.
+whole, but does not campaign (:mod:`dledger.node.health_monitor`). If a segment was found cut short
+when the log was opened, its entries are read first, and count as damaged until then.
 
 The state machine compares the derived files (ConsumeQueues, key index) with the entries just read,
 and rebuilds them. Rows of the entry index are rebuilt here, so a node without peers keeps its
@@ -94,7 +94,6 @@ class Scrubber:
         ``damaged_changed`` is called when damage appears or is gone. A segment that was found cut
         short counts as damage at first.
         """
-        self.derived: DerivedFiles = NothingDerived()
         self.damage: dict[int, str] = {}
         """What is damaged now: by index of the entry, file, byte and what is wrong there."""
         self.repaired: deque[str] = deque(maxlen=REPAIRS_KEPT)
@@ -117,10 +116,20 @@ class Scrubber:
         self._next_index = -1  # -1: a new pass begins
         self._cut = list(store.recovered.cut_entries)  # those that were not read yet
         self._was_damaged = bool(self._cut)
+        self._pass_check: DerivedFiles = NothingDerived()
+        self._comparison: DerivedFiles = NothingDerived()
         self._comparing = False
         self._first_index = 0
         self._repairer = Repairer(calls=calls, loop=loop, holes=self)
         self._timer: asyncio.TimerHandle | None = None
+
+    def compare_derived(self, make_check: Callable[[], DerivedFiles]) -> None:
+        """Has derived files compared with the log from now on.
+
+        A check needs entries that follow each other. So the passes have one, and the comparisons
+        of :meth:`suspect_derived` have another.
+        """
+        self._pass_check, self._comparison = make_check(), make_check()
 
     def start(self) -> None:
         """Begins the first pass when the node has had time to start."""
@@ -172,7 +181,9 @@ class Scrubber:
         if index > last or self._timer is None or self._lifecycle.failure is not None:
             self._end_comparison_later()
             return
-        self._background.submit(lambda: self._look(index, last, begins=begins), self._compared)
+        self._background.submit(
+            lambda: self._look(self._comparison, index, last, begins=begins), self._compared
+        )
 
     def _end_comparison_later(self) -> None:
         def end() -> None:
@@ -224,16 +235,20 @@ class Scrubber:
         begins = self._next_index < 0
         first = max(self._next_index, self._store.first_index)
         if first > last:
-            self._background.submit(self.derived.end_pass, self._pass_ended)
+            self._background.submit(self._pass_check.end_pass, self._pass_ended)
             return
-        self._background.submit(lambda: self._look(first, last, begins=begins), self._checked)
+        self._background.submit(
+            lambda: self._look(self._pass_check, first, last, begins=begins), self._checked
+        )
 
-    def _look(self, first: int, last: int, *, begins: bool) -> tuple[CheckedRange, list[str]]:
+    def _look(
+        self, derived: DerivedFiles, first: int, last: int, *, begins: bool
+    ) -> tuple[CheckedRange, list[str]]:
         """Looks at a piece; on the background executor."""
         if begins:
-            self.derived.begin_pass()
+            derived.begin_pass()
         checked, repaired = self._check(first, last)
-        return checked, repaired + self.derived.check(checked.entries)
+        return checked, repaired + derived.check(checked.entries)
 
     def _check(self, first: int, last: int) -> tuple[CheckedRange, list[str]]:
         """Checks a piece, and makes rows of the entry index again whose entries are whole."""

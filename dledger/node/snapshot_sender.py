@@ -29,7 +29,7 @@ from dledger.wire.service_messages import (
     ServiceMessage,
     SnapshotNeededNotice,
 )
-from store.errors import DamagedError, OutOfRangeError, StoreError
+from store.errors import DamagedError, OutOfDescriptorsError, OutOfRangeError, StoreError
 from store.log.entry import Entry
 from store.replica import ReplicaStore
 
@@ -112,7 +112,7 @@ class SnapshotSender:
 
     def look(self) -> None:
         """Looks for followers that are behind the log, and how busy the node is: twice a second,
-        together with the disk (:mod:`dledger.node.health`)."""
+        together with the disk (:mod:`dledger.node.health_monitor`)."""
         jobs, self._jobs = self._jobs, self._jobs_done()
         self._busy = self._jobs - jobs > BUSY_JOBS
         core = self._core
@@ -211,6 +211,8 @@ class SnapshotSender:
     def _not_read(self, peer: str, request: FetchRequest, error: BaseException) -> None:
         if isinstance(error, OutOfRangeError):
             self._refuse(peer, request, FetchStatus.EXPIRED)
+        elif isinstance(error, OutOfDescriptorsError):
+            self._refuse(peer, request, FetchStatus.BUSY)
         elif isinstance(error, DamagedError):
             log.error("cannot give entry %d to %s: %s", request.first_index, peer, error)
             self._suspect(request.first_index)

@@ -148,8 +148,16 @@ class StateDivergence:
                 return
             self._core.step_down(now)
             self._advance()
-        last = self._last_good()
-        if last is None:
+        # A checkpoint may just be being saved, and remove the one to keep. So this waits for it;
+        # no other is saved any more.
+        self._background.submit(self._last_good, self._chosen)
+
+    def _chosen(self, last: int | None, error: BaseException | None) -> None:
+        if not self._lifecycle.alive:
+            return
+        if error is not None:
+            self._lifecycle.fail(error)
+        elif last is None:
             self._fetch()
         else:
             self._reopen_node(last)

@@ -26,6 +26,9 @@ from dledger.raft.replication import Replicator
 from dledger.raft.replication_evidence import MemberEvidence, ReplicationEvidence
 from store.log.entry import HEADER_SIZE, Entry, EntryKind, build_entry
 
+ANSWER_HEARTBEATS = 2
+"""A leader that stood still gives the others so many intervals of heartbeats for an answer."""
+
 
 class LeaderState:
     """One leadership, from the no-op of its term on."""
@@ -54,6 +57,8 @@ class LeaderState:
         self._evidence = evidence
         self._evidence_before = evidence.copy()
         self._quorum_check_at = now + config.election_seconds
+        self._check_put_off_at = now
+        self._ticked_at = now
         members = raft_log.configurations.current.members
         self.replicator = Replicator(
             node=node,
@@ -151,6 +156,7 @@ class LeaderState:
 
     def tick(self, now: float) -> None:
         """Acts on what is due."""
+        self._put_off_check_if_late(now)
         if now >= self._quorum_check_at:
             self._quorum_check_at = now + self._config.election_seconds
             if not self.quorum_tracker.heard_since(now - self._config.election_seconds):
@@ -160,6 +166,22 @@ class LeaderState:
         self.leadership_transfer.give_up_if_late(now)
         self._advance_change(now)
         self._tick_replicator(now)
+
+    def _put_off_check_if_late(self, now: float) -> None:
+        """Gives the heartbeats of a late tick time for their answers before the next check: a node
+        that stood still has asked nobody meanwhile.
+
+        Once, until a majority has answered: who is cut off steps down, however late its ticks are.
+        Nor after two election timeouts: by then the others have elected somebody.
+        """
+        stood_still, self._ticked_at = now - self._ticked_at, now
+        election_seconds = self._config.election_seconds
+        if not election_seconds / 2 < stood_still < 2 * election_seconds:
+            return
+        if self.quorum_tracker.heard_since(self._check_put_off_at):
+            self._check_put_off_at = now
+            answered_at = now + ANSWER_HEARTBEATS * self._config.heartbeat_seconds
+            self._quorum_check_at = max(self._quorum_check_at, answered_at)
 
     def _tick_replicator(self, now: float) -> None:
         evidence: tuple[MemberEvidence, ...] = ()

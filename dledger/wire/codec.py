@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
 import msgpack
 from crc32c import crc32c
@@ -48,6 +49,10 @@ MESSAGE_BYTES_MAX = 64 << 20
 CRC = struct.Struct(">I")
 NUMBER_MAX = TERM_MAX  # indexes and terms are i64 on disk
 FIELDS_SHOWN_MAX = 10
+FIELDS_MAX = 15
+"""Format: of a message; the longest has eight, and a small array of MessagePack fifteen."""
+EVIDENCE_BYTES_MAX = 128 * MEMBERS_MAX
+"""Format: a member has a name of at most 64 bytes and two numbers of nine."""
 
 _ARRAY_OF_SIX = b"\x96"
 _BIN_32 = struct.Struct(">BI")
@@ -127,6 +132,8 @@ def _packed_evidence(evidence: tuple[MemberEvidence, ...]) -> bytes:
 
 @lru_cache(maxsize=8)  # likewise
 def _evidence(packed: bytes) -> tuple[MemberEvidence, ...]:
+    if len(packed) > EVIDENCE_BYTES_MAX:
+        raise PeerError(f"what members hold has {len(packed)} bytes, over {EVIDENCE_BYTES_MAX}")
     try:
         found = msgpack.unpackb(packed)
     except (ValueError, msgpack.UnpackException) as error:
@@ -177,11 +184,31 @@ def unseal(frame: Bytes) -> memoryview:
     return content
 
 
+def unpack_row(content: memoryview) -> Any:
+    """What MessagePack bytes hold, if that is no map and no array within an array: each byte of
+    nested arrays would become an object of seventy. Raises what ``msgpack.unpackb`` does, such as
+    ``ValueError``."""
+    return msgpack.unpackb(
+        content,
+        max_bin_len=MESSAGE_BYTES_MAX,
+        max_array_len=FIELDS_MAX,
+        max_map_len=0,
+        list_hook=_flat,
+    )
+
+
+def _flat(values: list[object]) -> list[object]:
+    for value in values:
+        if type(value) is list:
+            raise ValueError("an array within an array")
+    return values
+
+
 def decode_message(frame: Bytes) -> Message:
     """The message of one frame. Raises :class:`PeerError` naming what is wrong with it."""
     content = unseal(frame)
     try:
-        fields = msgpack.unpackb(content, max_bin_len=MESSAGE_BYTES_MAX)
+        fields = unpack_row(content)
     except (ValueError, msgpack.UnpackException) as error:
         raise PeerError(f"a peer frame of {len(frame)} bytes is no msgpack: {error}") from error
     if not isinstance(fields, list) or not fields or type(fields[0]) is not int:

@@ -13,7 +13,7 @@ import msgpack
 
 from dledger.errors import PeerError
 from dledger.raft.configuration import is_node_name
-from dledger.wire.codec import seal, unseal
+from dledger.wire.codec import seal, unpack_row, unseal
 from dledger.wire.endpoint import Endpoint, EndpointError
 
 PROTOCOL_VERSION = 4
@@ -35,7 +35,7 @@ def pack_greeting(greeting: Greeting) -> bytes:
 def unpack_greeting(frame: bytes) -> Greeting:
     """Raises :class:`~dledger.errors.PeerError` for anything else, and for another version."""
     try:
-        version, *fields = msgpack.unpackb(unseal(frame))
+        version, *fields = unpack_row(unseal(frame))
         group, node, address = fields
     except (TypeError, ValueError, msgpack.UnpackException) as error:
         raise PeerError(f"no greeting: {error}") from error

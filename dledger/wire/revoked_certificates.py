@@ -28,15 +28,21 @@ class RevokedCertificates:
         self._serials: frozenset[int] = frozenset()
         self._stamp: tuple[int, int, int] | None = None
         """Of the file as it was read last; None if there was none."""
+        self._problem = ""
+        """Why the file could not be used at the last look. It is logged once."""
 
     def __contains__(self, serial: str) -> bool:
         """Whether the certificate with that number, in hexadecimal digits, counts no more."""
+        problem = ""
         try:
             self.read()
         except OSError as error:
-            log.error("%s: %s; what was read before stays in use", self._path, error.strerror)
+            problem = f"{self._path}: {error.strerror}"
         except ValueError as error:
-            log.error("%s; what was read before stays in use", error)
+            problem = str(error)
+        if problem and problem != self._problem:
+            log.error("%s; what was read before stays in use", problem)
+        self._problem = problem
         return int(serial, 16) in self._serials
 
     def read(self) -> None:

@@ -125,6 +125,10 @@ class SimulatedFile:
         self._write(bytes(data) + bytes(-end % BLOCK_SIZE), position)
         self._end = end
 
+    def allocate(self, size: int, position: int) -> bool:
+        self.pwrite(bytes(size), position)
+        return True
+
     def begin_append(
         self, data: Bytes, position: int, then: Callable[[OSError | None], None]
     ) -> bool:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from simulator.faults.broker_faults import BROKER_ONLY_KINDS, DAMAGE_KINDS
 from simulator.faults.broker_sequences import BROKER_SEQUENCE_KINDS
+from simulator.faults.client_and_clock_faults import BROKER_ONLY_KINDS
+from simulator.faults.damage_at_rest import DAMAGE_KINDS
 from simulator.faults.injector import Fault
 from simulator.faults.membership import MEMBER_KINDS
 from simulator.faults.node_faults import ATTACKS, NODE_KINDS

@@ -329,7 +329,7 @@ class Host(DiskHost):
         if isinstance(error, StoreError | OSError):
             # It does not start. If damage is the reason, it never will with this disk.
             self.refuses = not (self._disk_failed or self._disk_filled)
-            self._failed(error)
+            self._failed(error, starts=True)
         elif error is not None:
             raise error
         elif life.result() is None:
@@ -338,8 +338,9 @@ class Host(DiskHost):
             )
         self._end(Ending.CRASH)
 
-    def _failed(self, error: BaseException) -> None:
-        """The process ends by itself: to open its data again, or after a disk error."""
+    def _failed(self, error: BaseException, *, starts: bool = False) -> None:
+        """The process ends by itself: to open its data again, or after a disk error. A full disk
+        may only keep it from a start."""
         self.note(f"stops: {error}")
         self.node = None
         if isinstance(error, ReopenError):
@@ -349,7 +350,7 @@ class Host(DiskHost):
                 else "state taken again"
             )
             return
-        full = self._disk_filled and isinstance(error, DiskFullError | FatalDiskError)
+        full = starts and self._disk_filled and isinstance(error, DiskFullError | FatalDiskError)
         broken = self._disk_failed
         damaged = (self.damaged or bool(self.damaged_parts)) and isinstance(error, StoreError)
         if isinstance(error, InvariantError) or not (full or broken or damaged):
@@ -357,7 +358,9 @@ class Host(DiskHost):
         if damaged:
             self.coverage_mark("damage kept a node from running")
         else:
-            self.coverage_mark("disk full stopped a node" if full else "disk error stopped a node")
+            self.coverage_mark(
+                "disk full kept a node from running" if full else "disk error stopped a node"
+            )
 
     def _died(self) -> None:
         self.coverage_mark(f"{self._ending.value} within a file call")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from simulator.faults.broker_faults import DAMAGE_KINDS
+from simulator.faults.damage_at_rest import DAMAGE_KINDS
 from simulator.faults.kinds import ALL_KINDS, BROKER_FAULTS, DEFAULT_KINDS, NODE_FAULTS
 from simulator.faults.membership import MEMBER_KINDS
 from simulator.faults.node_faults import ATTACKER

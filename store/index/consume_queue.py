@@ -114,6 +114,23 @@ class ConsumeQueue(QueueRows):
             parts.append(bytes(self._recent[start : start + (end - recent) * ROW_SIZE]))
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
+    def read_trimmed(self, offset: int) -> bytes:
+        """The row of an offset below :attr:`first_offset`, or nothing if it is there no more.
+
+        Files with such rows alone are removed, and no rebuild makes such rows again. So it is no
+        damage if one is missing or wrong.
+        """
+        if not 0 <= offset < self.first_offset:
+            return b""
+        if offset >= self.tail.end:
+            start = (offset - self.tail.end) * ROW_SIZE
+            return bytes(self._recent[start : start + ROW_SIZE])
+        begin, stop = block_of(offset, self.rows_per_file)
+        try:
+            return self._read_block(begin, min(stop, self.tail.end), offset, offset + 1)
+        except DamagedError:
+            return b""
+
     def _read_block(self, begin: int, stop: int, first: int, end: int) -> bytes:
         """The rows of the block from ``begin`` to ``stop`` among those from ``first`` to ``end``.
 

@@ -133,8 +133,12 @@ class KeyIndex:
             handle.close()
 
     def _damaged(self, start: int, error: DamagedError) -> DerivedDamageError:
-        self.on_damage(start)
-        return DerivedDamageError(error.path, error.position, error.reason, start)
+        """The error to raise for the file that begins at ``start``. Its rows may begin right behind
+        those of the file before: who rebuilds it must read the log from there on."""
+        before = [file.last_position for file in self._files if file.first_position < start]
+        position = before[-1] + 1 if before else 0
+        self.on_damage(position)
+        return DerivedDamageError(error.path, error.position, error.reason, position)
 
     def suspend(self, file: IndexFile, error: DamagedError) -> None:
         """Makes a damaged file pending. Any thread."""

@@ -48,53 +48,65 @@ class OpenFiles:
         """Called with the position of the log from which on rows must be rebuilt."""
         self.lock = threading.Lock()
         """Held to replace the tail of a queue."""
+        self._table = threading.Lock()
+        """Held to look at, or change, what is kept: readers are on the event loop, and the
+        background thread drops what it has written again."""
 
     def block(self, key: tuple[str, int, int]) -> bytes | None:
         """The rows of a checked block, if they are in memory.
 
         ``key``: directory of the queue, first offset of the block, end offset.
         """
-        rows = self._blocks.pop(key, None)
-        if rows is not None:
-            self._blocks[key] = rows
+        with self._table:
+            rows = self._blocks.pop(key, None)
+            if rows is not None:
+                self._blocks[key] = rows
         return rows
 
     def keep_block(self, key: tuple[str, int, int], rows: bytes) -> None:
         """See :meth:`block`."""
-        self._blocks[key] = rows
-        if len(self._blocks) > BLOCKS_KEPT:
-            del self._blocks[next(iter(self._blocks))]
+        with self._table:
+            self._blocks[key] = rows
+            if len(self._blocks) > BLOCKS_KEPT:
+                del self._blocks[next(iter(self._blocks))]
 
     def has_durable_name(self, path: str) -> bool:
         """Whether this process has made the name of a file durable. An earlier process may have
         died before it did that for its files."""
-        return path in self._named
+        with self._table:
+            return path in self._named
 
     def note_durable_name(self, path: str) -> None:
         """See :meth:`has_durable_name`."""
-        self._named[path] = None
-        if len(self._named) > NAMES_KEPT:
-            del self._named[next(iter(self._named))]
+        with self._table:
+            self._named[path] = None
+            if len(self._named) > NAMES_KEPT:
+                del self._named[next(iter(self._named))]
 
     def get(self, path: str, *, create: bool = False) -> File:
         """The open file; ``FileNotFoundError`` if it is absent and ``create`` is false."""
-        file = self._files.pop(path, None)
-        if file is None:
-            file = self.fs.open(path, create=create)
-        self._files[path] = file
-        while len(self._files) > self._open_max:
-            # Another thread may be reading the file, so it is closed by its last reference.
-            del self._files[next(iter(self._files))]
+        with self._table:
+            file = self._files.pop(path, None)
+            if file is not None:
+                self._files[path] = file
+                return file
+        file = self.fs.open(path, create=create)
+        with self._table:
+            self._files[path] = file
+            while len(self._files) > self._open_max:
+                # Another thread may be reading the file, so it is closed by its last reference.
+                del self._files[next(iter(self._files))]
         return file
 
     def forget(self, prefix: str) -> None:
         """Drops all files and blocks whose path begins with ``prefix``."""
-        for path in [path for path in self._files if path.startswith(prefix)]:
-            del self._files[path]
-        for path in [path for path in list(self._named) if path.startswith(prefix)]:
-            self._named.pop(path, None)
-        for key in [key for key in self._blocks if f"{key[0]}/".startswith(prefix)]:
-            del self._blocks[key]
+        with self._table:
+            for path in [path for path in self._files if path.startswith(prefix)]:
+                del self._files[path]
+            for path in [path for path in self._named if path.startswith(prefix)]:
+                del self._named[path]
+            for key in [key for key in self._blocks if f"{key[0]}/".startswith(prefix)]:
+                del self._blocks[key]
 
 
 class QueueRows:

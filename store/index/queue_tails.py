@@ -98,10 +98,14 @@ def write_tails(
 def amend_tails(fs: FileSystem, state_directory: str, amended: Tails) -> None:
     """Durably replaces the tails of these queues, unless the file has a tail with another end.
 
-    It must not run at the same time as :func:`write_tails`.
+    Nothing is written if the file has all of them. It must not run at the same time as
+    :func:`write_tails`.
     """
-    tails = read_tails(fs, state_directory)
+    before = read_tails(fs, state_directory)
+    tails = dict(before)
     for key, tail in amended.items():
         if key not in tails or tails[key].end == tail.end:
             tails[key] = tail
+    if tails == before:
+        return
     write_tails(fs, state_directory, [(*key, tail) for key, tail in tails.items()])

@@ -52,6 +52,12 @@ class File(ReadableFile, Protocol):
         :data:`BLOCK_SIZE`, zeros may be written too.
         """
 
+    def allocate(self, size: int, position: int) -> bool:
+        """Extends the file to ``position + size`` by bytes that read as zeros and are not written.
+
+        Returns False, without an effect, if the file system cannot do that.
+        """
+
     def begin_append(
         self, data: Bytes, position: int, then: Callable[[OSError | None], None]
     ) -> bool:

@@ -140,6 +140,18 @@ class OsFile:
             self._direct = None
         self.pwrite(data, position)
 
+    def allocate(self, size: int, position: int) -> bool:
+        # Not os.posix_fallocate: where the file system cannot, it would write into each block.
+        if _FALLOCATE is None:
+            return False
+        if _FALLOCATE(self._fd, 0, ctypes.c_int64(position), ctypes.c_int64(size)) != 0:
+            error = ctypes.get_errno()
+            if error in {errno.EOPNOTSUPP, errno.ENOSYS}:
+                return False
+            raise OSError(error, os.strerror(error), self._path)
+        self._changed()
+        return True
+
     def begin_append(
         self, data: Bytes, position: int, then: Callable[[OSError | None], None]
     ) -> bool:
@@ -199,8 +211,11 @@ class OsFile:
             self.close()
 
 
-_SYNCFS = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_SYNCFS = getattr(_LIBC, "syncfs", None)
 """``int syncfs(int fd)``: all of the file system that holds the file."""
+_FALLOCATE = getattr(_LIBC, "fallocate64", None)
+"""``int fallocate64(int fd, int mode, off64_t offset, off64_t len)``."""
 
 
 class OsLock:
@@ -215,11 +230,6 @@ class OsLock:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
-
-
-def _open_to_read(path: str) -> int:
-    """A descriptor of a file. Others are refused at once: to open a pipe waits for who writes."""
-    return _regular(path, os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
 
 
 def _regular(path: str, fd: int) -> int:
@@ -262,7 +272,9 @@ class OsFileSystem:
 
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> OsFile:
         if not writable and not create:
-            return OsFile(path, _open_to_read(path), self._writes)
+            # Other files are refused at once: to open a pipe waits for who writes.
+            fd = self._open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            return OsFile(path, _regular(path, fd), self._writes)
         flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC
         if create:
             flags |= os.O_CREAT

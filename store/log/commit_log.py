@@ -21,13 +21,11 @@ from store.io.filesystem import File, FileSystem
 from store.log.entry import PADDING_SIZE, Entry
 from store.log.layout import lay_out, segment_start
 from store.log.log_reader import LogReader, Piece
+from store.log.room_ahead import RoomAhead
 from store.log.segment import ZERO_STEP, Segment, SegmentSpan
 
 # Descriptors kept open, most of them for reading old segments.
 OPEN_SEGMENTS_MAX = 128
-# How far the zeros run ahead of the entries: enough for a second of heavy load, and little enough
-# that a node that starts does not fill its disk's queue with zeros.
-ZEROED_AHEAD = 32 << 20
 # Bytes that stay in the page cache if nobody reads the log, and bytes dropped at a time.
 CACHE_KEPT = 64 << 20
 CACHE_STEP = 1 << 20
@@ -62,6 +60,7 @@ class CommitLog:
         self.end = 0
         self.synced_end = 0
         self._cached_from = -1
+        self._room = RoomAhead()
         self.reader = LogReader(self)
         """Reads everything that the files hold, also behind the log's end."""
 
@@ -90,6 +89,7 @@ class CommitLog:
             missing = end - self.end
             raise DiskFullError(f"{self.directory}: no room for {missing} bytes") from error
         self.end = end
+        self._room.appends += 1
 
     def begin_append(
         self,
@@ -117,6 +117,7 @@ class CommitLog:
         def ended(error: OSError | None) -> None:
             if error is None:
                 self.end = end
+                self._room.appends += 1
                 written()
                 self.synced_end = end
             then(error)
@@ -137,7 +138,7 @@ class CommitLog:
         self.synced_end = min(self.synced_end, end)
         start = segment_start(end, self.segment_size)
         while start < old_end:
-            segment = self.segments[start]
+            segment = self._segment_of(start)
             segment.clear(max(end - start, 0), min(old_end - start, segment.size))
             self._dirty[start] = segment
             start += self.segment_size
@@ -152,6 +153,7 @@ class CommitLog:
     def remove_segment(self, segment: Segment) -> None:
         """Removes the file and its place in the table; :meth:`sync_directory` makes it durable."""
         self.segments.pop(segment.start, None)
+        self._opened.pop(segment.start, None)
         segment.close()
         self._fs.remove(segment.path)
 
@@ -164,7 +166,7 @@ class CommitLog:
     def needs_preallocation(self) -> bool:
         """Whether :meth:`preallocate_next` has something to do, room on the disk permitting."""
         return any(
-            self._zeroed_end(start) < self._zeros_wanted(start, ZEROED_AHEAD // 2)
+            self._zeroed_end(start) < self._zeros_wanted(start, self._room.size // 2)
             for start in self._starts_ahead()
         )
 
@@ -172,8 +174,9 @@ class CommitLog:
         """Zeroes the current segment ahead of the log and, once half of it is used, the next one.
         Stops before the disk has less than ``min_free_bytes`` free; that is no error.
         """
+        self._room.sample(self.end)
         for start in self._starts_ahead():
-            wanted = self._zeros_wanted(start, ZEROED_AHEAD)
+            wanted = self._zeros_wanted(start, self._room.size)
             if self._zeroed_end(start) < wanted and self._has_free(self._step_size()):
                 self._prepare(self._segment_of(start), wanted)
 
@@ -193,7 +196,7 @@ class CommitLog:
             size = min(kept_from, start + self.segment_size) - position
             segment = self.segments.get(start)
             if segment is not None:
-                self._open_for_reading(segment).drop_cached(size, position - start)
+                self._open(segment).drop_cached(size, position - start)
             position += size
         self._cached_from = position
 
@@ -251,7 +254,7 @@ class CommitLog:
         """The file of a segment as this log reads and writes it; None if there is none."""
         segment = self.segments.get(start)
         try:
-            return None if segment is None else self._open_for_reading(segment)
+            return None if segment is None else self._open(segment)
         except FileNotFoundError:
             return None
 
@@ -312,7 +315,7 @@ class CommitLog:
         now = self.segments.get(segment_start(position, self.segment_size))
         return now is not segment or position < self.first_position
 
-    def _open_for_reading(self, segment: Segment) -> File:
+    def _open(self, segment: Segment) -> File:
         opened = segment.opened
         if opened is not None:
             return opened
@@ -334,26 +337,27 @@ class CommitLog:
                 return
 
     def _segment_of(self, position: int) -> Segment:
-        """The segment in which ``position`` lies, made where it does not exist yet."""
+        """The segment in which ``position`` lies, open; made where it does not exist yet."""
         start = segment_start(position, self.segment_size)
         segment = self.segments.get(start)
-        if segment is not None:
-            return segment
-        with self._table:
-            segment = self.segments.get(start)
-            if segment is None:
-                segment = self.new_segment(start)
-                segment.create()
-                self.segments[start] = segment
-                self._opened[start] = None
-                self._close_oldest()
+        if segment is None:
+            with self._table:
+                segment = self.segments.get(start)
+                if segment is None:
+                    segment = self.new_segment(start)
+                    segment.create()
+                    self.segments[start] = segment
+                    self._opened[start] = None
+                    self._close_oldest()
+        self._open(segment)
         return segment
 
     def _prepare(self, segment: Segment, wanted: int) -> None:
         file = self._fs.open(segment.path)
         try:
             while segment.zeroed_end < wanted and not self._closing:
-                segment.zero_step(file)
+                if not self._room.reserved or not segment.allocate(file, wanted):
+                    segment.zero_step(file)
                 self._refused = False
                 if not self._has_free(self._step_size()):
                     break
@@ -379,7 +383,7 @@ class CommitLog:
         return [start, start + self.segment_size]
 
     def _step_size(self) -> int:
-        return min(ZERO_STEP, self.segment_size)
+        return min(self._room.reserved or ZERO_STEP, self.segment_size)
 
     def _has_free(self, size: int) -> bool:
         return self._fs.free_bytes(self.directory) >= self.min_free_bytes + size

@@ -175,9 +175,14 @@ def mend_alone(
     fs: FileSystem, directory: str, log: CommitLog, index: EntryIndex, place: int
 ) -> bool:
     """Repairs what needs no peer: the row of an entry, and the padding behind it. Durable and read
-    back on return. Returns whether there was anything to repair.
+    back on return. Returns whether it repaired anything: on a full disk it does not.
     """
-    return repair_row(log, index, place) or _mend_padding(fs, directory, log, index, place)
+    try:
+        return repair_row(log, index, place) or _mend_padding(fs, directory, log, index, place)
+    except OSError as error:
+        if error.errno not in OUT_OF_SPACE:
+            raise
+        return False
 
 
 def _mend_padding(

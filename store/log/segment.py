@@ -1,17 +1,18 @@
 """Segments: the files of the commit log, zeroed ahead of use.
 
-A segment file is named by the position of its first byte and is filled with real zeros before
-entries are written into it, because a sync that need not grow the file is much cheaper. Zeros
-are written in steps of 1 MiB, each synced, by a background thread: a sync of entries in the same
-file waits for no more than one step. Where that thread lags, writes
-of entries grow the file themselves: correct, and slower.
+A segment file is named by the position of its first byte. It is filled with real zeros before
+entries are written into it, because a sync that need not grow the file is much cheaper. Zeros are
+written in steps of 1 MiB, each synced, by a background thread: a sync of entries in the same file
+waits for no more than one step. Where appends are large, the zeros would cost more than they save.
+There the room ahead is only reserved, and reads as zeros (:meth:`Segment.allocate`). Where that
+thread lags, writes of entries grow the file themselves: correct, and slower.
 
-Threads: the storage thread writes entries while the background thread writes zeros into the same
-file. ``zeroed_end`` divides the two: below it only the storage thread writes, without a lock;
-at and above it whoever grows the file holds the lock and then moves the line up. It never moves
-down, so zeros can never overwrite an entry. The two threads sync through descriptors of their
-own, because Linux reports a failed write-back once per descriptor, and an error that only the
-background thread saw would leave the storage thread's next sync a lie.
+Threads: the storage thread writes entries while the background thread extends the same file.
+``zeroed_end`` divides the two: below it only the storage thread writes, without a lock; at and
+above it whoever grows the file holds the lock and then moves the line up. It never moves down, so
+zeros can never overwrite an entry. The two threads sync through descriptors of their own, because
+Linux reports a failed write-back once per descriptor, and an error that only the background thread
+saw would leave the storage thread's next sync a lie.
 """
 
 from __future__ import annotations
@@ -64,8 +65,9 @@ class Segment:
         self.zeroed_end = min(self._file.size(), self.size)
 
     def adopt(self) -> None:
-        """Takes a file that exists."""
+        """Takes the size of a file that exists, and closes it: a log may have very many."""
         self.zeroed_end = min(self.file.size(), self.size)
+        self.close()
 
     @property
     def opened(self) -> File | None:
@@ -139,6 +141,21 @@ class Segment:
         file.datasync()
         self._sync_name()
         return begin + length < self.size
+
+    def allocate(self, file: File, end: int) -> bool:
+        """Reserves room up to offset ``end`` through ``file``, a descriptor of the caller's own: it
+        reads as zeros that are not written. Returns False if the file system cannot do that."""
+        with self._growing:
+            begin = self.zeroed_end
+            if self.direct:
+                begin += -begin % BLOCK_SIZE  # as in zero_step
+                end += -end % BLOCK_SIZE
+            if begin < end and not file.allocate(end - begin, begin):
+                return False
+            self.zeroed_end = max(begin, end)
+        file.datasync()
+        self._sync_name()
+        return True
 
     def clear(self, begin: int, end: int) -> None:
         """Overwrites the bytes from offset ``begin`` to ``end`` with zeros, not yet synced."""

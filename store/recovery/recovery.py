@@ -36,7 +36,6 @@ from store.recovery.log_scan import (
     LogScan,
     RecoveredReplica,
     adopt_segments,
-    clean_tail,
     missing_segments,
     scan,
     start_of_scan,
@@ -53,6 +52,7 @@ from store.recovery.lost_suffix import (
 from store.recovery.opening import StoreConfig, begin_incarnation, bring_forward, lock_directory
 from store.recovery.snapshot_install import REBUILD_NAME, raise_vote_floor
 from store.recovery.state_files import OpenStateFiles
+from store.recovery.torn_tail import clean_tail
 from store.state.hard_state import DurableMark
 
 
@@ -268,6 +268,7 @@ class Recovery:
             if self._config.alone:
                 raise DamagedError(segment.path, 0, "the segment file is missing")
             segment.create()
+            segment.adopt()
             log.segments[segment.start] = segment
         if missing:
             log.sync_directory()

@@ -33,7 +33,8 @@ from store.io.filesystem import FileSystem
 from store.io.two_slot_file import SLOT_COUNT, SLOT_SIZE, TwoSlotFile, decode_slot, encode_slot
 from store.log.commit_log import CommitLog
 from store.log.entry import Entry, check_chain
-from store.recovery.log_scan import LogScan, adopt_segments, clean_tail, scan
+from store.recovery.log_scan import LogScan, adopt_segments, scan
+from store.recovery.torn_tail import clean_tail
 from store.state.checkpoint import NAME_PREFIX, Checkpoint, decode_checkpoint
 from store.state.hard_state import MARK_NAME, VOTE_NAME, DurableMark, HardState
 
@@ -46,7 +47,7 @@ REBUILD_NAME = "rebuild"
 SYNC_BYTES = 4 << 20
 REWRITTEN_BYTES = 32 << 20
 """More than a failed sync may have left in the page cache only: the bytes between two syncs, and
-one entry (see store/recovery/log_scan.py)."""
+one entry (see store/recovery/torn_tail.py)."""
 COMPLETION_BYTES = 64 << 10
 """More than a file of one slot and its name take on any file system."""
 

@@ -10,16 +10,34 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from types import ModuleType
 
-import broker.limits
-import broker.limits.grpc
-import broker.limits.operators
 import broker.system.file_descriptor_limits
 import dledger.config
+from broker.limits import (
+    admin,
+    body,
+    clients,
+    consume,
+    grpc,
+    http,
+    nameserver,
+    produce,
+    quotas,
+    remoting,
+    state,
+)
 
 MODULES = (
-    broker.limits,
-    broker.limits.operators,
-    broker.limits.grpc,
+    remoting,
+    state,
+    produce,
+    consume,
+    clients,
+    nameserver,
+    body,
+    admin,
+    quotas,
+    http,
+    grpc,
     dledger.config,
     broker.system.file_descriptor_limits,
 )

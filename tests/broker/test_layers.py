@@ -50,7 +50,7 @@ ROOMS: dict[str, frozenset[str]] = {
             " topics_and_groups transactions"
         ),
         "pop": (
-            "delivery errors group_commit ingest limits metrics quotas retry scheduled state"
+            "delivery errors group_commit limits metrics quotas retry scheduled state"
             " topics_and_groups"
         ),
         "maintenance": (

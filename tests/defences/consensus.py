@@ -11,7 +11,7 @@ from typing import Any
 
 import dledger.node.linearizable_reads
 import dledger.raft.health
-from dledger.node.health import HealthMonitor
+from dledger.node.health_monitor import HealthMonitor
 from dledger.node.log_divergence import LogDivergence
 from dledger.node.snapshot_receiver import SnapshotReceiver
 from dledger.raft.configuration import NO_INCARNATION, Configuration
@@ -246,6 +246,16 @@ def proposals_taken_during_a_handover(patch: Patch) -> None:
             leader_state.leadership_transfer.target = target
 
     patch.set(LeaderState, "check_may_propose", generous)
+
+
+def check_quorum_put_off_by_each_late_tick(patch: Patch) -> None:
+    put_off = LeaderState._put_off_check_if_late
+
+    def always(leader_state: LeaderState, now: float) -> None:
+        leader_state._check_put_off_at = 0.0
+        put_off(leader_state, now)
+
+    patch.set(LeaderState, "_put_off_check_if_late", always)
 
 
 def late_read_joins_a_round_under_way(patch: Patch) -> None:

@@ -15,7 +15,7 @@ from store.recovery.opening import StoreConfig
 from tests.defences import consensus, disk
 from tests.dledger.node import (
     test_checked_reads,
-    test_health,
+    test_health_monitor,
     test_linearizable_reads,
     test_log_divergence,
     test_log_writer,
@@ -133,6 +133,9 @@ IN_A_CORE: dict[Plant, Callable[[], object]] = {
     consensus.those_who_leave_are_not_told: scenario("a8_removed_follower_learns_it_from_the_log"),
     consensus.handed_over_before_all_is_there: scenario("a11_transfer_waits_for_the_target"),
     consensus.proposals_taken_during_a_handover: scenario("a11_transfer_waits_for_the_target"),
+    consensus.check_quorum_put_off_by_each_late_tick: scenario(
+        "a7_late_ticks_of_a_leader_that_hears_nobody"
+    ),
     consensus.late_read_joins_a_round_under_way: scenario("reads_one_round_confirms_many"),
     consensus.lease_from_the_answer_on: test_lease.test_a_lease_begins_when_its_round_was_sent,
     consensus.lease_kept_after_an_order: scenario("reads_no_lease_after_an_order"),
@@ -141,16 +144,16 @@ IN_A_CORE: dict[Plant, Callable[[], object]] = {
 
 IN_A_NODE: dict[Plant, Callable[[], object]] = {
     consensus.stalled_disk_not_noticed: led(
-        test_health.test_a_leader_whose_disk_ends_no_write_gives_way_to_one_that_reported_fit
+        test_health_monitor.test_a_leader_whose_disk_ends_no_write_gives_way_to_one_that_reported_fit
     ),
     consensus.unfit_leader_stays: led(
-        test_health.test_a_leader_whose_disk_ends_no_write_gives_way_to_one_that_reported_fit
+        test_health_monitor.test_a_leader_whose_disk_ends_no_write_gives_way_to_one_that_reported_fit
     ),
     consensus.damaged_member_campaigns: led(
-        test_health.test_a_damaged_node_campaigns_only_where_all_others_are_damaged_too
+        test_health_monitor.test_a_damaged_node_campaigns_only_where_all_others_are_damaged_too
     ),
     consensus.member_without_room_is_as_quick_as_others: led(
-        test_health.test_a_leader_without_room_gives_way_and_waits_longer_than_others_to_campaign
+        test_health_monitor.test_a_leader_without_room_gives_way_and_waits_longer_than_others_to_campaign
     ),
     consensus.divergence_not_noticed: (
         test_log_divergence.test_a_log_that_another_member_contradicts_too_is_refilled

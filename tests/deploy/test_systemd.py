@@ -193,3 +193,10 @@ def test_a_unit_waits_for_readiness_and_watches(unit: str) -> None:
     assert "Type=notify" in lines
     assert any(line.startswith("WatchdogSec=") for line in lines)
     assert "ExecReload=/bin/kill -HUP $MAINPID" in lines
+
+
+@pytest.mark.parametrize("unit", ["dledger-node@.service", "dledger-namesrv.service"])
+def test_what_a_unit_writes_is_for_its_user_alone(unit: str) -> None:
+    lines = (UNITS / unit).read_text().splitlines()
+    assert "UMask=0077" in lines
+    assert ("StateDirectory=dledger" in lines) == ("StateDirectoryMode=0700" in lines)

@@ -10,14 +10,11 @@ from functools import partial
 
 import msgpack
 
-from broker.admin.group_members import parse_member
+from broker.admin.membership import parse_member
 from broker.cli.backup.backup_index import BackupIndex
 from broker.client.consumer.offset_reset_body import reset_offsets
 from broker.client.received_message import decompressed
-from broker.delivery.message_filter import SCAN_LIMITS, selected
-from broker.delivery.message_reader import GetMessageResult, GetMessageStatus
-from broker.filter.sql92_parser import parse_selector
-from broker.filter.subscription import Subscription, tag_codes
+from broker.filter.subscription import Subscription
 from broker.ingest.message_properties import storable_properties
 from broker.pop.receipt_handle import parse_handle
 from broker.remoting.processors import relay_to_consumer
@@ -62,7 +59,6 @@ from tests.linear.feeding import (
     registration,
     request,
     route,
-    selected_by,
     send_headers,
     signed,
     staged,
@@ -70,13 +66,13 @@ from tests.linear.feeding import (
     websocket,
     whole_frame,
 )
+from tests.linear.filter_decoders import FILTERS
 from tests.linear.growing_inputs import (
     JSON_SHAPES,
     JUNK_SHAPES,
     LINE_SHAPES,
     MSGPACK_SHAPES,
     PROPERTY_SHAPES,
-    SQL_SHAPES,
     TAG_SHAPES,
     TOML_SHAPES,
 )
@@ -154,39 +150,7 @@ DECODERS = [
         ],
     ),
     Decoder("properties in a batch", lambda data: batch(batched(data) * 2), PROPERTY_SHAPES),
-    Decoder("filter expression", text(parse_selector), SQL_SHAPES),
-    Decoder(
-        "number that a filter compares",
-        both(selected_by("a = 1.5"), selected_by("a = 1"), selected_by("a > 1")),
-        [
-            (b"", b"1", b"x"),
-            (b"", b"1", b""),
-            (b"1.", b"1", b"x"),
-            (b"1e", b"1", b"x"),
-            (b"", b" ", b"x"),
-        ],
-    ),
-    Decoder(
-        "text that a filter compares",
-        both(
-            selected_by("a CONTAINS 'ab'"),
-            selected_by("a IN ('x', 'y')"),
-            selected_by("a = 'x'"),
-        ),
-        TAG_SHAPES,
-    ),
-    Decoder(
-        "records that a filter selects",
-        lambda data: selected(
-            parse_selector("a = '1'"),
-            0,
-            GetMessageResult(GetMessageStatus.FOUND, 1, 0, 0),
-            [records(letters(data), b"a\x011\x02")],
-            SCAN_LIMITS,
-        ),
-        LETTERS,
-    ),
-    Decoder("tag expression", text(tag_codes), TAG_SHAPES),
+    *FILTERS,
     Decoder(
         "receipt handle",
         text(lambda handle: parse_handle(handle, "b")),

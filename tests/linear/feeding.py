@@ -45,7 +45,12 @@ from dledger.wire.websocket_frames import MessageReader
 from store.log.entry import EntryKind, build_entry
 from store.message.batch import QueueRun, decode_batch, encode_batch
 from store.message.properties import decode_properties
-from store.message.record import iter_records, make_pending_message, record_bounds
+from store.message.record import (
+    PendingMessage,
+    iter_records,
+    make_pending_message,
+    record_bounds,
+)
 from store.state.checkpoint import (
     CHECKPOINT_HEADER,
     CHECKPOINT_MAGIC,
@@ -163,7 +168,7 @@ def batched(properties: bytes) -> bytes:
     return head + b"b" + struct.pack(">h", len(properties)) + properties
 
 
-def batch(data: bytes) -> object:
+def batch(data: bytes) -> list[PendingMessage]:
     return decode_batch_body(MessageBuilder("cluster"), origin("topic", 0, 0, bytes(8), 0), data)
 
 
@@ -263,6 +268,14 @@ def selected_by(expression: str) -> Callable[[bytes], object]:
         return selector.matches({"a": value.decode(errors="replace")})
 
     return select
+
+
+def nested_ranges(data: bytes) -> object:
+    """Reads and evaluates a filter expression with one level of nesting for each 60 bytes: as many
+    as are allowed, for the largest input."""
+    levels = len(data) // 60
+    nested = "-(" * levels + "a" + " BETWEEN 1 AND 2)" * levels
+    return parse_selector(f"{nested} IS NULL").matches({"a": "1"})
 
 
 def peer(fields: bytes) -> object:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from broker.ingest.stored_request import stored_request
 from broker.state.broker_state import BrokerState
 from broker.state.commands import decode_commands
 from broker.state.pop_queues import pack_runs, unpack_runs, unpack_waiting
 from store.index.block_seals import unpack_seal
 from store.index.queue_tails import decode_tails, seal_payload
 from store.io.two_slot_file import decode_slot, encode_slot
-from store.log.entry import EntryKind, build_entry, decode_entries, decode_entry
+from store.log.entry import HEADER_SIZE, EntryKind, build_entry, decode_entries, decode_entry
 from store.log.layout import parse_segment_name
-from store.message.batch import decode_batch
+from store.message.batch import QueueRun, decode_batch, encode_batch
 from store.message.record import decode_record
 from store.quoting import quoted, shortened
 from store.state.checkpoint import (
@@ -32,7 +33,9 @@ from store.verify.state.stray_files import _read_record
 from tests.linear.decoder import LETTERS, Decoder
 from tests.linear.feeding import (
     all_records,
+    batch,
     batch_body,
+    batched,
     both,
     chain,
     checkpoint,
@@ -56,6 +59,16 @@ def by_columns(messages: list[bytes]) -> object:
     return read_columns(entry.data, 0, [entry], TopicNumbers())
 
 
+def sent_again(data: bytes) -> object:
+    """A batch with these messages, and the entry of another one: it ends with the first message."""
+    messages = batch(data)
+    stored = [*messages[:-1], messages[0]]
+    body = encode_batch(0, 0, bytes(8), [QueueRun("topic", 0, 0, stored)], b"")
+    return stored_request(b"".join(map(bytes, body)), HEADER_SIZE, "topic", messages, 0)
+
+
+_ALIKE, _OTHER = batched(b"UNIQ_KEY\x01a\x02"), batched(b"UNIQ_KEY\x01a\x02TAGS\x01b\x02")
+
 STORED = [
     Decoder(
         "entries",
@@ -66,6 +79,11 @@ STORED = [
     Decoder("batch", lambda data: decode_batch(batch_body(letters(data))), LETTERS),
     Decoder("broken batch", decode_batch, JUNK_SHAPES),
     Decoder("records", lambda data: all_records(records(letters(data))), LETTERS),
+    Decoder(
+        "a batch that was sent before, or not",
+        sent_again,
+        [(b"", _ALIKE, _OTHER), (b"", _ALIKE * 3 + _OTHER, _ALIKE * 4 + _OTHER)],
+    ),
     Decoder("broken records", both(all_records, decode_record), JUNK_SHAPES),
     Decoder(
         "commands",

@@ -214,14 +214,22 @@ def _counted(progress: Count) -> Any:
 
 
 def snapshot_files(directory: Path) -> tuple[BackupFile, ...]:
-    """All files of a snapshot, with their checksums."""
+    """All files of a snapshot, with their checksums. Raises :class:`CommandError` if a file or a
+    directory cannot be read."""
     found = []
-    for home, _directories, names in os.walk(directory):
-        for name in names:
-            path = Path(home, name)
-            relative = str(path.relative_to(directory))
-            found.append(BackupFile(relative, path.stat().st_size, file_digest(path)))
+    try:
+        for home, _directories, names in os.walk(directory, onerror=_raise):
+            for name in names:
+                path = Path(home, name)
+                relative = str(path.relative_to(directory))
+                found.append(BackupFile(relative, path.stat().st_size, file_digest(path)))
+    except OSError as error:
+        raise CommandError(f"{error.filename or directory}: {error.strerror}") from error
     return tuple(sorted(found, key=lambda file: file.name))
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 FETCHED_SUFFIX = ".fetched"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
@@ -12,9 +13,10 @@ import click
 
 from broker.cli.backup.backup_index import BackupIndex, BackupReplica, backup_name
 from broker.cli.backup.backup_store import BackupStore, snapshot_files
-from broker.cli.backup.local_snapshots import local_snapshots
+from broker.cli.backup.local_snapshots import LocalSnapshots, local_snapshots
 from broker.cli.backup.snapshot_choice import find_snapshots, newest_of_each_group
 from broker.cli.terminal.command_error import CommandError, UsageError
+from broker.cli.terminal.exit_codes import EXIT_FAILED
 from broker.cli.terminal.numbers import WholeRange
 from broker.cli.terminal.options import (
     DIRECTORY,
@@ -68,31 +70,54 @@ url_argument = click.argument("url", metavar="URL")
 @cluster_options
 def create(
     *, url: str, names: tuple[str, ...], snapshot: Path | None, namesrv: str, output: Output
-) -> None:
-    """Back up one replica of each group. Files that the store has are not sent again."""
+) -> int:
+    """Back up one replica of each group. Files that the store has are not sent again.
+
+    Exits 1 if a group has no running node, because the backup lacks it, and if a snapshot that was
+    made for the backup cannot be removed.
+    """
     store = BackupStore(url)
+    gone: list[str] = []
     with ExitStack() as taken:
         if snapshot is None:
-            groups = _chosen(run_admin(namesrv, view_groups), names)
-            directories = taken.enter_context(local_snapshots(groups))
+            groups, gone = _chosen(run_admin(namesrv, view_groups), names)
+            made = taken.enter_context(local_snapshots(groups))
         else:
-            directories = [snapshot]
-        found = newest_of_each_group(find_snapshots(OsFileSystem(), directories))
+            made = LocalSnapshots([snapshot])
+        found = newest_of_each_group(find_snapshots(OsFileSystem(), made.directories))
         if unknown := sorted(set(names) - found.keys()):
             raise UsageError(f"{snapshot} has no group {unknown[0]}; it has {', '.join(found)}")
         sources = [source for group, source in found.items() if not names or group in names]
         index, sent = _send(store, sources)
-    if not output.document({**_described(index), "sent_bytes": sent}):
+    if not output.document({**_described(index), "sent_bytes": sent, "gone_groups": gone}):
         print(f"{index.name}: {index.size:,} bytes, {sent:,} of them sent")
+    if gone:
+        print(
+            f"dledger backup: {_unregistered(gone)}: the backup lacks it; name the other groups "
+            "with --group if that is right",
+            file=sys.stderr,
+        )
+    return EXIT_FAILED if gone or made.left else 0
 
 
-def _chosen(groups: Sequence[GroupView], names: tuple[str, ...]) -> list[GroupView]:
-    running = {group.group: group for group in groups if group.gone_seconds is None}
+def _chosen(
+    groups: Sequence[GroupView], names: tuple[str, ...]
+) -> tuple[list[GroupView], list[str]]:
+    """The running groups to back up, and the names of those that should be in the backup and have
+    no registered node."""
+    known = [group.group for group in groups]
+    if unknown := sorted(set(names) - set(known)):
+        raise UsageError(f"there is no group {unknown[0]}; known are: {', '.join(known)}")
+    chosen = [group for group in groups if not names or group.group in names]
+    gone = [group.group for group in chosen if group.gone_seconds is not None]
+    running = [group for group in chosen if group.gone_seconds is None]
     if not running:
-        raise CommandError("no broker is registered")
-    if unknown := sorted(set(names) - running.keys()):
-        raise UsageError(f"there is no group {unknown[0]}; known are: {', '.join(running)}")
-    return [group for name, group in running.items() if not names or name in names]
+        raise CommandError(_unregistered(gone) if gone else "no broker is registered")
+    return running, gone
+
+
+def _unregistered(gone: Sequence[str]) -> str:
+    return f"no node of {', '.join(gone)} is registered any more"
 
 
 def _send(store: BackupStore, sources: Sequence[SnapshotSource]) -> tuple[BackupIndex, int]:

@@ -163,7 +163,11 @@ def resend(
     }
     if not output.document(document):
         rows = [
-            (message.message_id, message.properties.get(PROPERTY_RETRY_TOPIC), len(message.body))
+            (
+                message.message_id,
+                message.properties.get(PROPERTY_RETRY_TOPIC),
+                len(message.raw_body),
+            )
             for message in messages
         ]
         print_table(("MESSAGE", "TOPIC", "BYTES"), rows)

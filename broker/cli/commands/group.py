@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from broker.cli.commands.name_completion import groups, topics
-from broker.cli.terminal.command_error import CommandError, UsageError
+from broker.cli.terminal.command_error import UsageError
 from broker.cli.terminal.name_arguments import group_name, topic_name
 from broker.cli.terminal.numbers import WholeRange
 from broker.cli.terminal.options import (
@@ -36,6 +36,7 @@ from broker.cluster_admin.consumer_group_views import (
 from broker.cluster_admin.consumer_groups import (
     RETRIES_MAX,
     GroupDeletion,
+    create_group,
     group_configs,
     put_group,
 )
@@ -123,13 +124,13 @@ def settings_options(command: F) -> F:
 @settings_options
 @cluster_options
 def create(*, name: str, namesrv: str, output: Output, **given: int | None) -> None:
-    """Create a group on all broker groups. Consumers create missing groups with defaults."""
+    """Create a group on all broker groups. Consumers create missing groups with defaults.
+
+    Where it exists its settings stay.
+    """
 
     async def work(admin: AdminClient) -> dict[str, dict[str, Any] | None]:
-        found = await group_configs(admin, name)
-        if all(found.values()):
-            raise CommandError(f"there is a group {name}; `dledger group alter` changes it")
-        await put_group(admin, found, {"groupName": name, **_given(given)})
+        await create_group(admin, name, _given(given))
         return await group_configs(admin, name)
 
     _print_settings(name, run_admin(namesrv, work), output)

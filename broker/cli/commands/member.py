@@ -181,6 +181,8 @@ def replace(
             f"{node} does not answer at {place}: start a new one with `join = true` in its "
             "node.toml, and give its address: dledger member replace GROUP NODE ADDR"
         )
+    if cluster is None:  # nothing is removed for a mistyped address
+        run_admin(namesrv, lambda admin: GroupMembers(admin, group).node_at(node, place))
     if known is not None:
         run_admin(namesrv, lambda admin: GroupMembers(admin, group).remove(node))
     if cluster is not None:

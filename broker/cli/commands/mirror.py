@@ -8,7 +8,7 @@ from functools import partial
 
 import click
 
-from broker.cli.mirror.topic_mirror import TopicMirror, all_or_none
+from broker.cli.mirror.topic_mirror import PRODUCER, TopicMirror, all_or_none
 from broker.cli.terminal.client_session import run_session
 from broker.cli.terminal.command_error import UsageError
 from broker.cli.terminal.name_arguments import name_servers, topic_name
@@ -26,9 +26,10 @@ EXAMPLES = """\
   dledger mirror orders --source-profile east --profile west --once
 """
 NOTES = """\
-The topics must exist here, with at least as many queues as in the source. Nobody else may send to
-them. The command may be stopped and repeated: it continues after the last copy in each queue. A
-message keeps its body, keys, tags and properties; MIRROR_ORIGIN names its first place.
+The topics must exist here, with at least as many queues as in the source, also when the source gets
+more. Nobody else may send to them. The command may be stopped and repeated: it continues after the
+last copy in each queue. A message keeps its body, keys, tags and properties; MIRROR_ORIGIN names
+its first place. While a cluster is unavailable it waits; where that cannot help it exits with 1.
 """
 
 
@@ -50,7 +51,8 @@ message keeps its body, keys, tags and properties; MIRROR_ORIGIN names its first
     metavar=f"earliest|latest|{TIME}",
     type=place_in_time,
     default="earliest",
-    help=f"Where queues without a copy begin: earliest (default), latest, or a time; {TIME_HELP}.",
+    help="Where queues begin that have no copy at the start of the command: earliest (default), "
+    f"latest, or a time; {TIME_HELP}.",
 )
 @click.option("--once", is_flag=True, help="Copy only the present messages of the source.")
 @cluster_options
@@ -96,7 +98,7 @@ async def _mirror(  # noqa: PLR0917 - the command's own parameters
         async with (
             open_admin(source, security) as there,
             open_admin(namesrv, security_from(os.environ)) as here,
-            Producer(namesrv) as producer,
+            Producer(namesrv, PRODUCER) as producer,
         ):
             mirrors = [
                 TopicMirror(

@@ -112,7 +112,8 @@ def command(
     if config_path is not None and (nodes is not None or given != Ports()):
         raise UsageError("with --config the file gives the number of nodes and their addresses")
     config = None if config_path is None else _read(config_path)
-    target = (directory or Path(config.data if config else "")).absolute()
+    # The data is renamed to its place, which a symbolic link would refuse.
+    target = Path(os.path.realpath(directory or (config.data if config else "")))
     require_empty(target)
     names = dict(renamed)
     wanted = None if config is None else [old for old in names if names[old] == config.group]

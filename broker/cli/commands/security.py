@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,6 +16,7 @@ import click
 
 from broker.cli.commands.security_files import init, revoke, status
 from broker.cli.terminal.command_error import CommandError, UsageError
+from broker.cli.terminal.exit_codes import EXIT_FAILED
 from broker.cli.terminal.name_arguments import checked
 from broker.cli.terminal.numbers import WholeRange
 from broker.cli.terminal.options import (
@@ -29,12 +31,14 @@ from broker.cli.terminal.program import Group
 from broker.cluster_admin.accounts import (
     AccountView,
     find_accounts,
-    no_account,
     put_account,
     remove_account,
+    require_everywhere,
+    require_known,
+    require_new,
     reseal_accounts,
 )
-from broker.cluster_admin.admin_client import AdminClient, run_on_leaders
+from broker.cluster_admin.admin_client import AdminClient, run_admin, run_on_leaders, when_led
 from broker.security.accounts import AccountError, check_access_key
 from broker.security.credentials import Credentials, CredentialsError, security_from
 from broker.security.permissions import PermissionTextError, parse_permission, parse_permissions
@@ -48,7 +52,8 @@ _white_list = checked(split_white_list, WhiteListError)
 
 NOTES = """\
 Commands that change accounts need an admin: --profile FILE, $DLEDGER_PROFILE, or
-$DLEDGER_ACCESS_KEY and $DLEDGER_SECRET_KEY. See docs/security.md.
+$DLEDGER_ACCESS_KEY and $DLEDGER_SECRET_KEY. They exit with 1 while a group has no running node: it
+keeps the accounts that it has. See docs/security.md.
 """
 
 SECRET_BYTES = 24
@@ -98,21 +103,17 @@ def account_options(command: F) -> F:
 @cluster_options
 def add(
     *, name: str, admin: bool, out: Path | None, namesrv: str, output: Output, **given: str | None
-) -> None:
+) -> int:
     """Create an account with a secret key."""
-
-    async def work(client: AdminClient) -> None:
-        for accounts in (await find_accounts(client)).values():
-            if name in {each.access_key for each in accounts}:
-                raise CommandError(
-                    f"there is an account {name}; `dledger security user set` changes it"
-                )
-        await put_account(client, name, fields)
-
     made = Credentials(name, secrets.token_urlsafe(SECRET_BYTES))
     fields = _fields(given) | {"secretKey": made.secret_key, "admin": admin}
-    run_on_leaders(namesrv, work)
-    _hand_out(made, out, output)
+    gone = _change(
+        namesrv,
+        lambda client: require_new(client, name),
+        lambda client: put_account(client, name, fields),
+    )
+    _hand_out(made, out, output, gone)
+    return _exit_code(gone)
 
 
 @user.command(
@@ -137,15 +138,8 @@ def change(
     namesrv: str,
     output: Output,
     **given: str | None,
-) -> None:
+) -> int:
     """Change an account; fields that are not given stay."""
-
-    async def work(client: AdminClient) -> None:
-        found = (await find_accounts(client)).values()
-        if not any(name in {each.access_key for each in accounts} for accounts in found):
-            raise no_account(name)
-        await put_account(client, name, fields)
-
     fields = _fields(given)
     made = Credentials(name, secrets.token_urlsafe(SECRET_BYTES)) if new_key else None
     if admin is not None:
@@ -156,22 +150,32 @@ def change(
         raise UsageError("--out needs --new-key: the present secret key cannot be read")
     if not fields:
         raise UsageError("nothing is changed; name a field")
-    run_on_leaders(namesrv, work)
+    gone = _change(
+        namesrv,
+        lambda client: require_everywhere(client, name),
+        lambda client: put_account(client, name, fields),
+    )
     if made is not None:
-        _hand_out(made, out, output)
+        _hand_out(made, out, output, gone)
     else:
-        output.document({"access_key": name})
+        output.document({"access_key": name, "gone_groups": gone})
+    return _exit_code(gone)
 
 
 @user.command(examples="  dledger security user remove billing-app\n")
 @account_argument
 @yes_option
 @cluster_options
-def remove(*, name: str, yes: bool, namesrv: str, output: Output) -> None:
+def remove(*, name: str, yes: bool, namesrv: str, output: Output) -> int:
     """Remove an account."""
     ask_first(f"Remove the account {name}", yes=yes)
-    run_on_leaders(namesrv, lambda admin: remove_account(admin, name))
-    output.document({"access_key": name})
+    gone = _change(
+        namesrv,
+        lambda client: require_known(client, name),
+        lambda client: remove_account(client, name),
+    )
+    output.document({"access_key": name, "gone_groups": gone})
+    return _exit_code(gone)
 
 
 @user.command("list", examples="  dledger security user list\n")
@@ -205,11 +209,12 @@ def list_accounts(*, namesrv: str, output: Output) -> None:
     examples="  dledger security reseal                 after a change of cluster-secret\n"
 )
 @cluster_options
-def reseal(*, namesrv: str, output: Output) -> None:
+def reseal(*, namesrv: str, output: Output) -> int:
     """Seal all secret keys with the first line of the servers' cluster-secret."""
-    count = run_on_leaders(namesrv, reseal_accounts)
-    if not output.document({"resealed": count}):
+    count, gone = run_on_leaders(namesrv, reseal_accounts)
+    if not output.document({"resealed": count, "gone_groups": gone}):
         print(f"{count} secret key(s) sealed again")
+    return _exit_code(gone)
 
 
 @command.command(
@@ -237,15 +242,45 @@ def token(hours: int, namesrv: str) -> None:  # noqa: ARG001 - an option of all 
     print(make_token(keys.access_key, keys.secret_key, expires_ms))
 
 
+def _change(
+    namesrv: str,
+    check: Callable[[AdminClient], Awaitable[None]],
+    change: Callable[[AdminClient], Awaitable[Sequence[str]]],
+) -> Sequence[str]:
+    """Checks once, then makes a change that may be repeated. Returns the groups that are gone."""
+
+    async def work(client: AdminClient) -> Sequence[str]:
+        await when_led(lambda: check(client))
+        return await when_led(lambda: change(client))
+
+    return run_admin(namesrv, work)
+
+
+def _exit_code(gone: Sequence[str]) -> int:
+    """Warns of groups that the change has not reached."""
+    if not gone:
+        return 0
+    print(
+        f"dledger security: no node of {', '.join(gone)} is registered: its accounts stay as they "
+        "are; start its nodes, and repeat this",
+        file=sys.stderr,
+    )
+    return EXIT_FAILED
+
+
 def _fields(given: Mapping[str, str | None]) -> dict[str, object]:
     """The given fields of an account."""
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _hand_out(made: Credentials, out: Path | None, output: Output) -> None:
+def _hand_out(made: Credentials, out: Path | None, output: Output, gone: Sequence[str]) -> None:
     """Writes or prints a secret key, which is shown only once."""
     if out is None:
-        document = {"access_key": made.access_key, "secret_key": made.secret_key}
+        document = {
+            "access_key": made.access_key,
+            "secret_key": made.secret_key,
+            "gone_groups": gone,
+        }
         if not output.document(document):
             print(f'access_key = "{made.access_key}"\nsecret_key = "{made.secret_key}"')
         return
@@ -263,4 +298,4 @@ def _hand_out(made: Credentials, out: Path | None, output: Output) -> None:
             f"{out}: cannot be written: {error.strerror}; `set {made.access_key} --new-key` "
             "makes another key"
         ) from error
-    output.document({"access_key": made.access_key, "profile": str(out)})
+    output.document({"access_key": made.access_key, "profile": str(out), "gone_groups": gone})

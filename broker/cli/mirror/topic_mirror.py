@@ -1,8 +1,9 @@
 """Copies the messages of a topic into another cluster, each queue in order.
 
 A queue of the target takes messages of one queue of the source. Its last message names its origin,
-so the mirror continues there: no offset is kept elsewhere that could be stale. A send with an
-unknown outcome is resolved in the same way, by reading the last message.
+so a mirror that starts continues there: no offset is kept elsewhere that could be stale. From then
+on the mirror knows what it has copied. It repeats a send until that is answered, and never looks at
+the target for the outcome: a read does not wait for a write that a slow disk still holds up.
 
 Only the mirror may write into these queues. It notices other writers by the offsets that its sends
 get.
@@ -13,24 +14,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from broker.cli.mirror.origin import Origin, copied_properties
 from broker.cli.terminal.command_error import CommandError
-from broker.client.errors import ClientError
+from broker.client.config import ProducerConfig
+from broker.client.errors import ClientError, IllegalMessageError
 from broker.client.message import Message, MessageQueue, SendResult
 from broker.client.producer.producer import Producer
 from broker.client.received_message import ReceivedMessage
-from broker.cluster_admin.admin_client import (
-    AdminClient,
-    NoAnswerError,
-    NoLeaderError,
-    UnreachableError,
-    when_led,
-)
-from broker.cluster_admin.offset_resets import offset_at
+from broker.cluster_admin.admin_client import AdminClient, NoLeaderError, when_led
+from broker.cluster_admin.offset_resets import EARLIEST, LATEST, offset_at
 from broker.cluster_admin.peeking import Peek, Window
 from broker.cluster_admin.topics import QueueView, view_queues
 from broker.remoting.protocol.errors import CallError
@@ -42,8 +37,19 @@ BATCH_BYTES = 1 << 20
 
 BATCH_MESSAGES = 32
 TRY_AGAIN_SECONDS = 1.0
-PASSING = (ClientError, CallError, NoLeaderError, UnreachableError, NoAnswerError)
-"""How long a send is retried, because either cluster may be unavailable for a while."""
+NEW_QUEUES_SECONDS = 30.0
+"""How often a mirror that follows looks for new queues of the source, as clients ask for routes."""
+
+TOLD_SECONDS = 30.0
+"""How often it is told of a queue what its mirror waits for."""
+
+PRODUCER = ProducerConfig(
+    deadline_seconds=10 * 365 * 86_400.0,  # a copy that is given up could be stored later
+    compress_over_bytes=0,  # bodies are copied as they are stored
+)
+"""The settings of the producer that a mirror needs."""
+
+FAILURES = (ClientError, CallError, CommandError)
 
 
 @dataclass(slots=True)
@@ -58,11 +64,17 @@ class Link:
     """The end of the source's queue when the link was made."""
     target_end: int
     """The offset that the next copy gets."""
+    last: Origin | None
+    """The last message that was copied."""
 
 
 class TopicMirror:
-    """Copies one topic. ``start`` is where queues without a copy begin: earliest, latest or a time
-    in ms. ``count`` is called with the number of copied messages."""
+    """Copies one topic. ``producer`` has the settings :data:`PRODUCER`. ``start`` is where queues
+    without a copy begin: earliest, latest or a time in ms. ``count`` is called with the number of
+    copied messages.
+
+    It waits while a cluster is unavailable, but for its start.
+    """
 
     def __init__(
         self,
@@ -85,34 +97,49 @@ class TopicMirror:
         """Copies the present messages of the source.
 
         Raises :class:`CommandError` if the target has too few queues or other messages, and the
-        errors of requests.
-        """
-        await self._copy_all(await self.links(), follow=False)
-
-    async def follow(self) -> None:
-        """Copies present and new messages without end. It waits while a cluster is unavailable.
-
-        Raises as :meth:`copy`; from the second round on failed requests are retried.
+        errors of requests that cannot succeed later.
         """
         links = await self.links()
-        while True:
-            try:
-                await self._copy_all(links, follow=True)
-            except PASSING as error:
-                log.warning("%s: %s; will be retried", self._topic, error)
-            while True:
-                await asyncio.sleep(TRY_AGAIN_SECONDS)
-                with suppress(*PASSING):
-                    links = await self.links()
-                    break
+        await all_or_none([self._copy_queue(link, link.source_end) for link in links])
 
-    async def links(self) -> list[Link]:
+    async def follow(self) -> None:
+        """Copies present and new messages without end, also of queues that are new in the source.
+
+        Raises as :meth:`copy`.
+        """
+        await self._follow(await self.links(), [])
+
+    async def _follow(self, links: list[Link], others: list[Link]) -> None:
+        """Follows these links and those that come; ``others`` are being followed."""
+        await all_or_none(
+            [
+                *(self._copy_queue(link, None) for link in links),
+                self._follow_new([*others, *links]),
+            ]
+        )
+
+    async def _follow_new(self, known: list[Link]) -> None:
+        new: list[Link] = []
+        while not new:
+            await asyncio.sleep(NEW_QUEUES_SECONDS)
+            try:
+                new = await self.links(known)
+            except FAILURES as error:
+                if not error.retriable:
+                    raise
+        await self._follow(new, known)
+
+    async def links(self, known: Sequence[Link] = ()) -> list[Link]:
         """The queue of the target for each queue of the source: by its copies, or a free one for a
-        new queue."""
+        new queue. Queues of ``known`` links are left out."""
         sources, targets = await asyncio.gather(
             when_led(lambda: view_queues(self._source, self._topic)),
             when_led(lambda: view_queues(self._target, self._topic)),
         )
+        linked = {link.source for link in known}, {link.target for link in known}
+        count, places = len(sources), len(targets)
+        sources = [each for each in sources if self._queue(each) not in linked[0]]
+        targets = [each for each in targets if self._queue(each) not in linked[1]]
         lasts = await asyncio.gather(*map(self._last, targets))
         free = [target for target, last in zip(targets, lasts, strict=True) if last is None]
         copied = {
@@ -129,7 +156,7 @@ class TopicMirror:
                 links.append(await self._begun(source, free.pop(0)))
             else:
                 raise CommandError(
-                    f"{self._topic} has {len(sources)} queues in the source, but {len(targets)} "
+                    f"{self._topic} has {count} queues in the source, but {places} "
                     "here: each needs its own; `dledger topic alter --queues` adds queues"
                 )
         if copied:
@@ -138,6 +165,8 @@ class TopicMirror:
                 f"{_name(target)} of {self._topic} holds copies of queue {last.queue_id} of "
                 f"{last.broker}, which the source does not have"
             )
+        if self._start == LATEST:
+            self._start = EARLIEST  # what a later queue has came after this start
         return links
 
     async def _last(self, target: QueueView) -> Origin | None:
@@ -170,72 +199,139 @@ class TopicMirror:
             return message
         return None
 
-    async def _resumed(self, source: QueueView, target: QueueView, last: Origin) -> Link:
-        place = MessageQueue(self._topic, source.broker, source.queue_id)
+    async def _require_same(self, source: QueueView, last: Origin) -> None:
+        """Raises :class:`CommandError` if the source has another message where the last one was."""
         if last.offset >= source.min_offset:
-            message = await self._message(self._source, place, last.offset)
+            message = await self._message(self._source, self._queue(source), last.offset)
             if message is None or Origin.of(message) != last:
-                raise CommandError(
-                    f"{_name(source)} of {self._topic} is not the queue that was copied: another "
-                    f"message is at offset {last.offset}"
-                )
-        return self._link(source, target, last.offset + 1)
+                raise self._other_queue(self._queue(source), last.offset)
+
+    async def _resumed(self, source: QueueView, target: QueueView, last: Origin) -> Link:
+        await self._require_same(source, last)
+        return self._link(source, target, last.offset + 1, last)
 
     async def _begun(self, source: QueueView, target: QueueView) -> Link:
         address = (await self._source.route(self._topic)).masters[source.broker]
         begin = await offset_at(self._source, address, self._topic, source, self._start)
-        return self._link(source, target, begin)
+        return self._link(source, target, begin, None)
 
-    def _link(self, source: QueueView, target: QueueView, begin: int) -> Link:
+    def _link(self, source: QueueView, target: QueueView, begin: int, last: Origin | None) -> Link:
         if begin < source.min_offset:
             missed = source.min_offset - begin
             log.warning("%s of %s: %d messages are gone", _name(source), self._topic, missed)
         return Link(
-            MessageQueue(self._topic, source.broker, source.queue_id),
-            MessageQueue(self._topic, target.broker, target.queue_id),
+            self._queue(source),
+            self._queue(target),
             max(begin, source.min_offset),
             source.max_offset,
             target.max_offset,
+            last,
         )
 
-    async def _copy_all(self, links: list[Link], *, follow: bool) -> None:
-        await all_or_none([self._copy_queue(link, follow=follow) for link in links])
+    def _queue(self, view: QueueView) -> MessageQueue:
+        return MessageQueue(self._topic, view.broker, view.queue_id)
 
-    async def _copy_queue(self, link: Link, *, follow: bool) -> None:
+    async def _copy_queue(self, link: Link, end: int | None) -> None:
+        """Copies up to below ``end``, or without end. It waits while the source is unavailable."""
+        loop = asyncio.get_running_loop()
+        failed, tell_at = False, loop.time()
+        while True:
+            try:
+                if failed:
+                    await self._require_unchanged(link)
+                await self._copy_on(link, end)
+                return
+            except FAILURES as error:
+                if not error.retriable:
+                    raise
+                failed = True
+                if loop.time() >= tell_at:
+                    tell_at = loop.time() + TOLD_SECONDS
+                    log.warning("%s: %s; will be retried", self._topic, error)
+            await asyncio.sleep(TRY_AGAIN_SECONDS)
+
+    async def _require_unchanged(self, link: Link) -> None:
+        """As :meth:`_require_same`, after a failure of the source."""
+        if link.last is None:
+            return
+        for source in await view_queues(self._source, self._topic):
+            if self._queue(source) == link.source:
+                await self._require_same(source, link.last)
+                return
+        raise NoLeaderError(f"{link.source.broker} is not in the route of {self._topic}")
+
+    async def _copy_on(self, link: Link, end: int | None) -> None:
         peek = Peek(self._source, self._topic, Window())
-        end = None if follow else link.source_end
         async for pulled in peek.batches(link.source, link.next_offset, end):
-            for batch in _batches(pulled):
-                result = await self._send(batch, link.target)
-                if result.queue_offset != link.target_end:
-                    raise CommandError(
-                        f"queue {link.target.queue_id} of {link.target.broker} takes messages of "
-                        f"others: a copy got offset {result.queue_offset}, not {link.target_end}; "
-                        "is there another mirror?"
-                    )
-                link.target_end += len(batch)
-                self._count(len(batch))
+            for messages in _batches(pulled):
+                await self._copy_batch(messages, link)
+
+    async def _copy_batch(self, messages: list[ReceivedMessage], link: Link) -> None:
+        if messages[0].queue_offset < link.next_offset:
+            raise self._other_queue(link.source, messages[0].queue_offset)
+        result = await self._send([_copy(each) for each in messages], link.target)
+        if result.queue_offset != link.target_end:
+            raise CommandError(
+                f"queue {link.target.queue_id} of {link.target.broker} takes messages of "
+                f"others: a copy got offset {result.queue_offset}, not {link.target_end}; "
+                "is there another mirror?"
+            )
+        link.target_end += len(messages)
+        link.last = Origin.of(messages[-1])
+        link.next_offset = link.last.offset + 1
+        self._count(len(messages))
+
+    def _other_queue(self, source: MessageQueue, offset: int) -> CommandError:
+        return CommandError(
+            f"queue {source.queue_id} of {source.broker} of {self._topic} is not the queue that "
+            f"was copied: another message is at offset {offset}"
+        )
 
     async def _send(self, batch: list[Message], queue: MessageQueue) -> SendResult:
         if len(batch) == 1:
-            return await self._producer.send(batch[0], queue)
-        return await self._producer.send_batch(batch, queue)
+            sent = self._producer.send_nowait(batch[0], queue)
+        else:
+            sent = self._producer.send_batch_nowait(batch, queue)
+        try:
+            while not (await asyncio.wait((sent,), timeout=TOLD_SECONDS))[0]:
+                log.warning("%s: the target has not answered yet; it is asked on", self._topic)
+            return sent.result()
+        finally:
+            sent.cancel()
 
 
-def _batches(pulled: list[ReceivedMessage]) -> Iterator[list[Message]]:
-    """Copies of the messages, in batches."""
-    batch: list[Message] = []
+def _batches(pulled: list[ReceivedMessage]) -> Iterator[list[ReceivedMessage]]:
+    """The messages in batches. Those of a batch are compressed alike, or not at all."""
+    batch: list[ReceivedMessage] = []
     size = 0
     for message in pulled:
-        body = message.body
-        if batch and (size + len(body) > BATCH_BYTES or len(batch) == BATCH_MESSAGES):
+        more = len(message.raw_body)
+        full = size + more > BATCH_BYTES or len(batch) == BATCH_MESSAGES
+        if batch and (full or message.compressed != batch[0].compressed):
             yield batch
             batch, size = [], 0
-        properties = copied_properties(message)
-        batch.append(Message(message.topic, body, properties=properties, flag=message.record.flag))
-        size += len(body)
+        batch.append(message)
+        size += more
     if batch:
         yield batch
+
+
+def _copy(message: ReceivedMessage) -> Message:
+    """Raises :class:`CommandError` for a message that has no room for its origin."""
+    try:
+        return Message(
+            message.topic,
+            message.raw_body,
+            properties=copied_properties(message),
+            flag=message.record.flag,
+            compressed=message.compressed,
+        )
+    except IllegalMessageError as error:
+        queue = message.queue
+        raise CommandError(
+            f"{queue.topic}: the message at offset {message.queue_offset} of queue "
+            f"{queue.queue_id} of {queue.broker} cannot be copied: {error}"
+        ) from error
 
 
 async def all_or_none(works: Sequence[Coroutine[Any, Any, None]]) -> None:

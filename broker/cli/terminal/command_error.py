@@ -16,6 +16,8 @@ class CommandError(click.ClickException):
     """The command failed."""
 
     exit_code = EXIT_FAILED
+    retriable = False
+    """Whether the same request may succeed later, as with errors of the client library."""
     command = ""
     """The name of the failed command, set by :func:`~broker.cli.terminal.program.run_program`."""
 

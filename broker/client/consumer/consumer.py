@@ -119,7 +119,8 @@ class Consumer:
         self._fetchers: dict[MessageQueue, Fetcher] = {}
         self._ready: deque[tuple[Fetcher, PulledBatch]] = deque()
         self._ready_bytes = 0
-        self._arrival: asyncio.Future[None] | None = None
+        self._arrival = asyncio.Event()
+        """Set when a batch has come, or the consumer is closed."""
         self._committing: asyncio.Task[None] | None = None
         self._resets: dict[asyncio.Task[None], None] = {}
         self._opened: _OpenedBatch | None = None
@@ -139,7 +140,7 @@ class Consumer:
         if self._closed:
             return
         self._closed = True
-        self._end_wait()
+        self._arrival.set()
         if self._committing is not None:
             self._committing.cancel()
             await asyncio.gather(self._committing, return_exceptions=True)
@@ -185,8 +186,8 @@ class Consumer:
         while not self._ready:
             if self._closed:
                 raise ClosedError("the consumer is closed")
-            self._arrival = self._loop.create_future()
-            await self._arrival
+            self._arrival.clear()
+            await self._arrival.wait()
         fetcher, batch = self._ready.popleft()
         had_room = self.has_room()
         self._ready_bytes -= batch.size
@@ -291,7 +292,7 @@ class Consumer:
         """Takes a pulled batch."""
         self._ready.append((fetcher, batch))
         self._ready_bytes += batch.size
-        self._end_wait()
+        self._arrival.set()
 
     def failed(self, address: str | None, queue: MessageQueue, error: Failure) -> None:
         """A pull failed; it will be tried again."""
@@ -320,13 +321,13 @@ class Consumer:
 
     async def _begin_again(self, offsets: Mapping[MessageQueue, int]) -> None:
         for queue, offset in offsets.items():
+            self._offsets.reset(queue, offset)  # also of another member's queue: it may come back
             fetcher = self._fetchers.get(queue)
             if fetcher is None:
                 continue
-            self._offsets.reset(queue, offset)
             await self._stop(fetcher)
             if self._fetchers.get(queue) is fetcher:
-                self._fetch(queue, wait_seconds=0.0)
+                self._fetch(queue, wait_seconds=0.0, start_at=offset)
 
     def _route_changed(self, route: TopicRoute) -> None:
         if route.topic in self._subscriptions:
@@ -345,7 +346,9 @@ class Consumer:
                 handover_seconds = self._config.handover_seconds if share.has_others else 0.0
                 self._fetch(queue, wait_seconds=handover_seconds)
 
-    def _fetch(self, queue: MessageQueue, *, wait_seconds: float) -> None:
+    def _fetch(
+        self, queue: MessageQueue, *, wait_seconds: float, start_at: int | None = None
+    ) -> None:
         self._fetchers[queue] = Fetcher(
             loop=self._loop,
             routes=self._routes,
@@ -356,17 +359,21 @@ class Consumer:
             subscription=self._subscriptions[queue.topic],
             # The retry topic may not exist before a message is sent back.
             start_from="earliest" if queue.topic == self._retry_topic else self._start_from,
+            start_at=start_at,
             broadcast=self._broadcast,
             wait_seconds=wait_seconds,
         )
 
     async def _stop(self, fetcher: Fetcher) -> None:
-        await fetcher.stop()
+        """Drops its batches before it waits, so that none is handed out meanwhile."""
         if self._opened is not None and self._opened.batch.queue == fetcher.queue:
             self._opened = None
         kept = [(owner, batch) for owner, batch in self._ready if owner is not fetcher]
         self._ready = deque(kept)
         self._ready_bytes = sum(batch.size for _, batch in kept)
+        for other in self._fetchers.values():
+            other.wake()
+        await fetcher.stop()
 
     async def _give_up(self, queue: MessageQueue) -> None:
         """Stops the queue and commits its offset, from which another member continues."""
@@ -383,7 +390,3 @@ class Consumer:
         """This member's queues with uncommitted offsets. Other queues are left out: their next
         owners may be further."""
         return [queue for queue in self._offsets.uncommitted() if queue in self._fetchers]
-
-    def _end_wait(self) -> None:
-        if self._arrival is not None and not self._arrival.done():
-            self._arrival.set_result(None)

@@ -66,10 +66,12 @@ class Fetcher:
         queue: MessageQueue,
         subscription: Subscription,
         start_from: StartFrom,
+        start_at: int | None,
         broadcast: bool,
         wait_seconds: float,
     ) -> None:
-        """The queue starts after ``wait_seconds``."""
+        """The queue starts after ``wait_seconds``. ``start_at``: the offset at which it starts,
+        whatever is committed; None: the group's."""
         self.queue = queue
         self.ahead = 0
         """Batches in the sink that the program has not taken yet."""
@@ -83,6 +85,7 @@ class Fetcher:
         self._subscription = subscription
         self._tags = tag_filter(subscription)
         self._start_from = start_from
+        self._start_at = start_at
         self._broadcast = broadcast
         self._start_offset = 0
         self._next_offset = 0
@@ -131,6 +134,8 @@ class Fetcher:
                 await self._routes.recover(self.queue.topic, self.queue.broker, until_led=True)
 
     async def _first_offset(self) -> int:
+        if self._start_at is not None:
+            return self._start_at
         self._address = address = self._routes.leader(self.queue)
         known = self._offsets.acknowledged(self.queue)
         committed = None

@@ -277,7 +277,7 @@ class Producer:
         delivery = PendingSend(
             topic,
             templates.batch,
-            batch_values(self._wall_clock()),
+            batch_values(self._wall_clock(), messages[0].compressed),
             body,
             self._keys.key(first),
             queue,
@@ -305,7 +305,9 @@ class Producer:
             )
         templates = self._templates.get(topic) or self._new_templates(topic)
         config, loop = self._config, self._loop
-        if len(body) > config.compress_over_bytes > 0:
+        if message.compressed:
+            sys_flag |= message.compressed
+        elif len(body) > config.compress_over_bytes > 0:
             body, compressed = compress_body(body, config.compression_type)
             sys_flag |= compressed
         if key is None:

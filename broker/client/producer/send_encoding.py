@@ -59,7 +59,7 @@ class SendTemplates:
         )
         self.batch = RequestTemplate(
             RequestCode.SEND_BATCH_MESSAGE,
-            {**shared, "f": "0", "g": "%d", "h": "0", "m": "true", "e": "%d"},
+            {**shared, "f": "%d", "g": "%d", "h": "0", "m": "true", "e": "%d"},
         )
 
 
@@ -70,9 +70,9 @@ def single_values(message: Message, unique_key: str, born_ms: int, sys_flag: int
     return sys_flag, born_ms, message.flag, unique_key.encode(), text
 
 
-def batch_values(born_ms: int) -> TemplateValues:
-    """The values for a request 320, without the queue id."""
-    return (born_ms,)
+def batch_values(born_ms: int, sys_flag: int) -> TemplateValues:
+    """The values for a request 320, without the queue id. ``sys_flag`` is that of all messages."""
+    return sys_flag, born_ms
 
 
 @lru_cache(maxsize=256)  # many messages have the same properties
@@ -84,8 +84,8 @@ def batch_body(messages: Sequence[Message], key_prefix: str, first_key: int) -> 
     """The body of a request 320. Raises :class:`IllegalMessageError` for messages that may not be
     in a batch.
 
-    All messages must have one topic, because only the header of the request names it. The unique
-    keys are ``key_prefix`` with the numbers from ``first_key`` on.
+    All messages must have one topic and one compression, because only the header of the request
+    names them. The unique keys are ``key_prefix`` with the numbers from ``first_key`` on.
     """
     pack_head = _HEAD.pack
     parts: list[Bytes] = []
@@ -93,7 +93,7 @@ def batch_body(messages: Sequence[Message], key_prefix: str, first_key: int) -> 
     tail = b""
     properties_size = 0
     number = first_key
-    topic = messages[0].topic
+    topic, compressed = messages[0].topic, messages[0].compressed
     for message in messages:
         body = message.body
         if message.property_bytes is not common:
@@ -104,6 +104,8 @@ def batch_body(messages: Sequence[Message], key_prefix: str, first_key: int) -> 
             raise IllegalMessageError(
                 f"a batch has messages of one topic, not of {topic} and {message.topic}"
             )
+        if message.compressed != compressed:
+            raise IllegalMessageError("the messages of a batch are compressed alike, or not at all")
         if message.delay_level > 0:
             raise IllegalMessageError("a message of a batch cannot have a delay level")
         size = _FIXED_SIZE + len(body) + properties_size

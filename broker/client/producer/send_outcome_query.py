@@ -2,11 +2,12 @@
 
 A leader serves only after it has applied everything that earlier leaders committed, and a batch is
 one log entry. So when the connection to a leader broke, its successor knows whether the messages of
-the last request are stored: all of them, or none. If the leader is still the same, the request may
-be in progress. So the client first sends a query that the leader answers only after everything
-before it is applied. Asking before a retry prevents that messages are stored twice. The index of
-Apache's brokers lags behind, and their answers do not wait, so there messages may still be stored
-twice.
+the last request are stored: all of them, or none. If the leader is still the same, the client first
+sends a query that the leader answers only after everything committed before it is applied. A
+request whose write is still in progress is not found then; the leader recognises the retry itself
+(``broker/ingest/deduplication.py``). Asking before a retry prevents that messages are stored twice.
+The index of Apache's brokers lags behind, and their answers do not wait, so there messages may
+still be stored twice.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ class StoredLocation(NamedTuple):
 async def until_applied(
     remoting: RemotingClient, address: str, topic: str, group: str, *, seconds: float
 ) -> None:
-    """Returns once the leader has applied everything that reached it earlier on this connection.
+    """Returns once the leader has applied everything that was committed when this request came. It
+    does not wait for writes that are in progress.
 
     It queries an offset (code 14), because leaders answer that by a linearizable read. Raises a
     :class:`~broker.remoting.protocol.errors.CallError`.

@@ -40,8 +40,8 @@ still wait in the old one. It is a little more than the longest wait within one 
 for a leader that dies soon after its election starts from zero."""
 
 LEAVE_SECONDS = 1.0
-"""How long after the last change of a route connections that no route needs are closed. By then a
-new leader knows this client, so replies and check-backs reach it there."""
+"""How long after the last change of a route connections to brokers that lead no more are closed. By
+then a new leader knows this client, so replies and check-backs reach it there."""
 
 
 ChangeListener = Callable[[TopicRoute], None]
@@ -98,6 +98,8 @@ class Routes:
         self._outages: dict[str, _Outage] = {}
         self._listeners: list[ChangeListener] = []
         self._polls = Periodic(loop, POLL_SECONDS, self._poll)
+        self._leaders: dict[str, str] = {}
+        """By broker group: the leader of the route that changed last. Other routes may be older."""
         self._led: dict[str, str] = {}
         """By address: the broker group that was led from there."""
         self._leaving: asyncio.TimerHandle | None = None
@@ -291,6 +293,7 @@ class Routes:
     def _changed(self, route: TopicRoute) -> None:
         for listener in self._listeners:
             listener(route)
+        self._leaders.update(route.leaders())
         for broker, address in route.leaders().items():
             self._led[address] = broker
         self._leave_later()
@@ -303,9 +306,8 @@ class Routes:
 
     def _leave(self) -> None:
         """Closes connections to brokers that lead no more. A broker that stops waits for that."""
-        leaders = [route.leaders() for route in self._routes.values()]
-        led = {broker for each in leaders for broker in each}
-        kept = {address for each in leaders for address in each.values()}
+        led = {broker for route in self._routes.values() for broker in route.leaders()}
+        kept = {self._leaders[broker] for broker in led}
         # The old leader may also be the next.
         kept.update(address for address, broker in self._led.items() if broker not in led)
         if not self._remoting.leave_others(kept.union(self._name_servers)):

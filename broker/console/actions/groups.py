@@ -12,6 +12,7 @@ from broker.cluster_admin.consumer_group_views import find_group
 from broker.cluster_admin.consumer_groups import (
     RETRIES_MAX,
     GroupDeletion,
+    create_group,
     group_configs,
     put_group,
 )
@@ -75,17 +76,17 @@ class CreateGroup(Action):
 
     async def preview(self, visit: Visit, values: Values) -> Preview:
         found = await group_configs(visit.admin, values["group"])
-        if all(found.values()):
+        lacking = [config for config in found.values() if config is None]
+        if not lacking:
             raise UsageError(f"there is a group {values['group']} already")
         return Preview(
-            f"Create the group {values['group']} on {plural(len(found), 'broker group')}?",
+            f"Create the group {values['group']} on {plural(len(lacking), 'broker group')}?",
             note="Consumers make their groups by themselves, with the usual settings.",
         )
 
     async def run(self, visit: Visit, values: Values) -> str:
         name = checked(group_name, values, "group")
-        found = await group_configs(visit.admin, name)
-        await put_group(visit.admin, found, {"groupName": name, **_changes(values)})
+        await create_group(visit.admin, name, _changes(values))
         return f"{name} is created."
 
 

@@ -172,6 +172,7 @@ class Replace(MemberAction):
         same_place = node in known and known[node]["address"] == values["address"]
         if same_place and await members.refilled(node, values["address"]):
             return f"{node} answers there and is a voter with all its data: nothing is replaced."
+        await members.node_at(node, values["address"])  # nothing is removed for a mistyped address
         if node in known:
             await members.remove(node)
         await members.add(node, values["address"])

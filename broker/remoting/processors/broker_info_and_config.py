@@ -64,7 +64,7 @@ class BrokerInfoProcessor:
             self._earliest = (expired, times[oldest])
             self._answer_info(connection, request, times[oldest])
 
-        store_times(context.lookup, [oldest], found)
+        store_times(context.loop, context.lookup, [oldest], found)
 
     def _answer_info(self, connection: Connection, request: Frame, earliest_ms: int) -> None:
         info = runtime_info(self._context) | {"earliestMessageTimeStamp": str(earliest_ms)}
@@ -136,7 +136,7 @@ class BrokerInfoProcessor:
             ]
             connection.respond(request, body=(b'{"offsetTable":%b}' % self._by_queue(stats),))
 
-        store_times(self._context.lookup, list(newest.values()), found)
+        store_times(self._context.loop, self._context.lookup, list(newest.values()), found)
 
     def waiting_of_topic(self, connection: Connection, request: Frame) -> None:
         """Code 9010. One at a time: each may read many messages."""

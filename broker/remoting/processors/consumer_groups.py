@@ -66,7 +66,7 @@ class GroupProcessor:
             )
 
         places = waiting_places(queues)[: ADMIN.lag_times_max]
-        store_times(self._context.lookup, places, answer)
+        store_times(self._context.loop, self._context.lookup, places, answer)
 
     def consume_stats(self, connection: Connection, request: Frame) -> None:
         """Code 208: a group's progress in each queue, of all topics or of the given one."""
@@ -83,7 +83,7 @@ class GroupProcessor:
         def answer(times: Mapping[Place, int]) -> None:
             connection.respond(request, body=(self._stats(group, known, queues, times),))
 
-        store_times(self._context.lookup, _newest_consumed(queues), answer)
+        store_times(self._context.loop, self._context.lookup, _newest_consumed(queues), answer)
 
     def all_consume_stats(self, connection: Connection, request: Frame) -> None:
         """Code 317: the progress of every group of this broker, by group and topic."""
@@ -117,7 +117,7 @@ class GroupProcessor:
             )
             connection.respond(request, body=(body,))
 
-        store_times(self._context.lookup, _newest_consumed(queues), answer)
+        store_times(self._context.loop, self._context.lookup, _newest_consumed(queues), answer)
 
     def time_spans(self, connection: Connection, request: Frame) -> None:
         """Code 303, for each queue: the store times of its first, its last and its last consumed
@@ -151,7 +151,7 @@ class GroupProcessor:
             for queue in queues
             for offset in (queue.first, queue.end - 1, queue.position - 1, queue.position)
         ]
-        store_times(self._context.lookup, places, answer)
+        store_times(self._context.loop, self._context.lookup, places, answer)
 
     def groups_of_topic(self, connection: Connection, request: Frame) -> None:
         """Code 300."""

@@ -9,9 +9,9 @@ from functools import partial
 
 from broker.context import BrokerContext
 from broker.delivery.first_offset import begins_at_end
+from broker.delivery.offset_quota import check_offset_quota
 from broker.delivery.offset_resets import reset_commands
 from broker.errors import unknown_topic
-from broker.ingest.state_quota import check_offset_quota
 from broker.remoting.connection import Connection
 from broker.remoting.error_responses import respond_when_done
 from broker.remoting.protocol.codes import ResponseCode
@@ -119,8 +119,7 @@ class OffsetProcessor:
                 ResponseCode.SYSTEM_ERROR,
                 f"the offset {offset} lies behind queue {queue_id} of {topic}, which ends at {end}",
             )
-        offsets = self._context.machine.state.offset_count
-        check_offset_quota(batcher, offsets, group, topic, queue_id)
+        check_offset_quota(batcher, group, topic, (queue_id,))
         self._context.ingest.auto_creator.ensure_group(group)
         commands: Sequence[Command] = (CommitOffset(group, topic, queue_id, offset),)
         if self._context.clients.consumers.get(group) is None and self._is_back(

@@ -88,6 +88,7 @@ class PopProcessor:
             from_end=ext_int(request, "initMode", 0) == FROM_THE_END,
             caller=self._callers.of(connection, request),
         )
+        request.body = b""  # its fields stay: a follower forwards them
         result = await self._pop.receive(asked)
         messages = result.messages
         ext = {
@@ -152,6 +153,7 @@ class PopProcessor:
     async def notify(self, connection: Connection, request: Frame) -> None:
         """Code 200054: whether a message is there now or arrives within the poll time."""
         asked = PopRequest(**self._place(request), max_messages=1, invisible_ms=1)
+        request.body = b""  # its fields stay: a follower forwards them
         found = await self._pop.has_messages(asked)
         ext = {"hasMsg": "true" if found else "false", "pollingFull": "false"}
         connection.respond(request, ext=ext)
@@ -224,7 +226,11 @@ _NOTHING = ReceiptResult(ReceiptStatus.OK)
 
 def as_task(work: _Work) -> Handler:
     """A handler that does ``work`` in a task, which ends with its connection."""
-    return lambda connection, request: connection.run(_answered(connection, request, work))
+
+    def serve(connection: Connection, request: Frame) -> None:
+        connection.run(_answered(connection, request, work))
+
+    return serve
 
 
 async def _answered(connection: Connection, request: Frame, work: _Work) -> None:

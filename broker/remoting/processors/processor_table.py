@@ -20,9 +20,9 @@ from broker.remoting.processors.consumer_groups import GroupProcessor
 from broker.remoting.processors.consumer_offsets import OffsetProcessor
 from broker.remoting.processors.consumer_send_back import SendBackProcessor
 from broker.remoting.processors.end_transaction import EndTransactionProcessor
-from broker.remoting.processors.group_members import MemberProcessor
 from broker.remoting.processors.linearizable_read import linearizable
 from broker.remoting.processors.lock_queues import LockProcessor
+from broker.remoting.processors.membership import MemberProcessor
 from broker.remoting.processors.pop_message import PopProcessor, as_task
 from broker.remoting.processors.pull_message import PullMessageProcessor
 from broker.remoting.processors.query_consume_queue import QueryConsumeQueueProcessor

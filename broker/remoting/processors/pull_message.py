@@ -6,7 +6,7 @@ the fields.
 
 from __future__ import annotations
 
-from broker.admin.group_members import leader_address
+from broker.admin.membership import leader_address
 from broker.context import BrokerContext
 from broker.delivery.fetch import Fetched, FetchRequest, fetch_limits
 from broker.delivery.message_reader import GetMessageStatus
@@ -49,7 +49,7 @@ class PullMessageProcessor:
             wanted = wanted._replace(caller=self._callers.of(connection, request))
         fetch = self._delivery.fetch(wanted, answer.give)
         if fetch.held is not None or fetch.waits:
-            answer.forget_fields()
+            request.forget_content()
             hold(connection, request, fetch.waits)
 
 
@@ -62,14 +62,6 @@ class _Answer:
         self.connection = connection
         self.context = context
         self.request = request
-
-    def forget_fields(self) -> None:
-        """Frees the fields of a held pull, which are not needed any more."""
-        request = self.request
-        if request.ext or request.body:
-            self.request = Frame(
-                request.code, request.opaque, request.flag, serialization=request.serialization
-            )
 
     def give(self, fetched: Fetched | None, error: RefusedError | StoreError | None) -> None:
         if fetched is None:

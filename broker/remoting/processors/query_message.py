@@ -57,6 +57,7 @@ class QueryMessageProcessor:
         count = ext_int(request, "maxNum")
         if ext_bool(request, "_UNIQUE_KEY_QUERY", False):
             count = UNIQUE_QUERY_MESSAGES
+        count = max(0, min(count, CONSUME.query_messages_max))
         begin_ms = ext_int(request, "beginTimestamp")
         end_ms = ext_int(request, "endTimestamp")
 
@@ -74,6 +75,4 @@ class QueryMessageProcessor:
             else:
                 connection.respond(request, ext=ext, body=records)
 
-        self._context.lookup.by_key(
-            topic, key, begin_ms, end_ms, count=min(count, CONSUME.query_messages_max), done=loaded
-        )
+        self._context.lookup.by_key(topic, key, begin_ms, end_ms, count=count, done=loaded)

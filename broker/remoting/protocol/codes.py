@@ -134,6 +134,7 @@ class RequestCode(IntEnum):
     PASS_TO_CLIENT = 9008
     HOLD_CLIENT = 9009
     GET_WAITING_OF_TOPIC = 9010
+    CANCEL_GRPC = 9011
     POP_MESSAGE = 200050
     ACK_MESSAGE = 200051
     PEEK_MESSAGE = 200052
@@ -190,6 +191,17 @@ class ResponseCode(IntEnum):
     ILLEGAL_OPERATION = 604
     GO_AWAY = 1500
 
+
+UNAVAILABLE_CODES = frozenset(
+    {
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.FLOW_CONTROL,
+        ResponseCode.NOT_LEADER_FOR_QUEUE,
+        ResponseCode.GO_AWAY,
+    }
+)
+"""The leader may serve the request, or this node a moment later."""
 
 RESPONSE_WORDS: Mapping[int, str] = {
     ResponseCode.SUCCESS: "done",

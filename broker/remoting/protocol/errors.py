@@ -104,6 +104,14 @@ class TooManyRequestsError(CallError):
     was_sent = False
 
 
+class RequestTooLargeError(CallError):
+    """No frame can hold the request. The peer would close the connection, and all other requests on
+    it would fail."""
+
+    retriable = False
+    was_sent = False
+
+
 class ClientNotOnlineError(CallError):
     """No member of the group has that client."""
 

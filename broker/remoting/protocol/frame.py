@@ -113,6 +113,10 @@ class Frame:
     caller: object
     """The caller, set if access control is on."""
 
+    def forget_content(self) -> None:
+        """Frees the fields and the body of a request that is held. Its answer needs neither."""
+        self.ext, self.body = {}, b""
+
     @property
     def is_response(self) -> bool:
         return self.flag & FLAG_RESPONSE != 0
@@ -147,6 +151,11 @@ def frame_sizes(prefix: bytes | bytearray, start: int = 0) -> tuple[int, int, in
     if header_size > HEADER_SIZE_MAX:
         raise FrameError(f"a header of {header_size} bytes exceeds {HEADER_SIZE_MAX}", byte=5)
     raise FrameError(f"a header of {header_size} bytes exceeds the total of {total}", byte=5)
+
+
+def fits_frame(head: bytes, body_size: int) -> bool:
+    """Whether a peer takes a frame that begins with this prefix and header."""
+    return len(head) - PREFIX.size <= HEADER_SIZE_MAX and len(head) + body_size <= FRAME_SIZE_MAX
 
 
 def decode_header(serialization: int, header: bytes, body: bytes) -> Frame:

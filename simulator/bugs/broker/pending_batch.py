@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from broker.group_commit import batcher as group_commit
 from broker.group_commit.batcher import Batcher
 from broker.group_commit.next_offsets import NextOffsets
 from broker.group_commit.pending_batch import PendingBatch
@@ -95,6 +96,12 @@ def time_of_records_goes_back(patch: Patch) -> None:
     patch.set(StoreClock, "now_ms", lambda clock: clock._wall_clock())
 
 
+def deletion_of_a_topic_beside_messages(patch: Patch) -> None:
+    """The command that deletes a topic shares an entry with messages, and is applied after all of
+    them."""
+    patch.set(group_commit, "DeleteTopic", type(None))
+
+
 _bug = BugsOf(BROKERS, seconds=8.0)
 
 
@@ -116,6 +123,13 @@ BUGS = (
         "not within | as version of the topics",
         10,
         "client pause",
+    ),
+    _bug(
+        "N57x",
+        deletion_of_a_topic_beside_messages,
+        "deletes a topic and has messages",
+        20,
+        world=BURSTS,
     ),
     _bug("N19x", time_of_records_goes_back, "leaves out", 10, "clock jump", "crash", world=LOOKUPS),
 )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from dledger.node.health import HealthMonitor
+from dledger.node.health_monitor import HealthMonitor
 from dledger.raft.core import Raft
 from dledger.raft.election import Elections
 from dledger.raft.messages import Heartbeat, VoteRequest, VoteResponse

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 import store.log.layout
-import store.recovery.log_scan
 import store.recovery.recovery
+import store.recovery.torn_tail
 from dledger.node.checkpointer import Checkpointer
 from dledger.node.core_driver import CoreDriver
 from dledger.node.log_writer import LogWriter
@@ -112,12 +112,12 @@ def failed_sync_tried_again(patch: Patch) -> None:
 
 def recovered_pages_taken_for_durable(patch: Patch) -> None:
     """After a failed sync the next process trusts the page cache."""
-    patch.set(store.recovery.log_scan, "_write_again", lambda *_arguments: None)
+    patch.set(store.recovery.torn_tail, "_write_again", lambda *_arguments: None)
 
 
 def torn_tail_taken_for_damage(patch: Patch) -> None:
     """An unfinished last write keeps the node from starting."""
-    clean_tail = store.recovery.log_scan.clean_tail
+    clean_tail = store.recovery.torn_tail.clean_tail
 
     @patch.instead(store.recovery.recovery, "clean_tail")
     def strict(log: CommitLog, end: int, floor: int) -> int:

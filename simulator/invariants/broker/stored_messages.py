@@ -4,7 +4,8 @@ Offsets of a queue are dense and never name another message (bugs D2, D6). An ac
 is where its producer was told, on the disks of a majority, and in the end on every replica. A
 delivered message is committed (D9). A producer's retry is stored once (D5). The ConsumeQueues of
 each replica equal those that follow from the log (D1), and begin with its first message (D3), or
-later if the topic keeps its messages for less time: never without one that is young enough.
+later if the topic keeps its messages for less time: never without one that is young enough. An
+entry that deletes a topic has no messages, because it would delete them, whichever came first.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from broker.state.commands import Expire, Trim, decode_commands
+from broker.state.commands import DeleteTopic, Expire, Trim, decode_commands
 from simulator.engine.violation import Violation
 from simulator.hosts.broker_host import TOPIC_RETENTION_MS, BrokerHost
 from simulator.hosts.durable_state import held_entry
@@ -88,6 +89,8 @@ class StoredMessages(BatchInvariant, Listener):
                 self._expired_position = max(self._expired_position, command.position)
             elif isinstance(command, Trim):
                 self._trim(host, (command.topic, command.queue_id), command.offset)
+            elif isinstance(command, DeleteTopic) and batch.runs:
+                raise Violation(f"entry {entry.index} deletes a topic and has messages")
 
     def _trim(self, host: Host, queue: tuple[str, int], end: int) -> None:
         """The queue begins at ``end``: what is before must be too old, by a clock that some node

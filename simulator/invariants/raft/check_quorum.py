@@ -1,12 +1,15 @@
 """A leader without a majority, or with a stuck change of the voters, does not lead for long.
 
 The sources are check-quorum (thesis 6.2) and ``docs/safety.md``. The check runs whenever the leader
-sends heartbeats, by its own clock. A leader that sent none for a while was paused, or its disk was
-slow; then the time starts again. So it does when other nodes become the voters.
+sends heartbeats, by its own clock. A leader that sent none for an election timeout was paused, or
+its disk was slow; then the time starts again. So it does when other nodes become the voters. A
+leader that sent none for half an election timeout may ask before it steps down: the time starts
+again if a majority has answered since it did so last.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
@@ -53,6 +56,11 @@ class LeadershipTimeLimits(Invariant):
         seconds = core.config.election_seconds
         if known is None or known.key != (host.boot, core.term) or now - known.beat_at > seconds:
             known = self._of[host.name] = _Leadership(host.boot, core.term, now)
+        elif (
+            now - known.beat_at > seconds / 2 - core.config.heartbeat_seconds
+            and _majority_answered(core, known, known.asked_at)
+        ):
+            known.since = known.asked_at = now
         known.beat_at = now
         self._answered(core, known, now)
         self._changed(core, known, now)
@@ -63,14 +71,11 @@ class LeadershipTimeLimits(Invariant):
         since = now - ANSWERED_ELECTIONS * core.config.election_seconds
         if known.since > since:
             return
-        heard = [name for name, at in known.answered.items() if at > since]
-        heard.append(core.node)
-        for voters in core.configuration.quorums:
-            if 2 * sum(voter in heard for voter in voters) > len(voters):
-                return
-        raise Violation(
-            f"{core.node} leads term {core.term}, and no majority has answered it since {since:.3f}"
-        )
+        if not _majority_answered(core, known, since):
+            raise Violation(
+                f"{core.node} leads term {core.term}, and no majority has answered it since "
+                f"{since:.3f}"
+            )
 
     def _changed(self, core: RaftView, known: _Leadership, now: float) -> None:
         found, index = core.configuration, core.configurations.index
@@ -92,6 +97,17 @@ class _Leadership:
         self.key = (boot, term)
         self.term = term
         self.since = self.beat_at = now
+        self.asked_at = -math.inf  # when the time started again because it may ask first
         self.quorums: Sequence[Collection[str]] = ()
         self.answered: dict[str, float] = {}
         self.change: tuple[int, float] | None = None  # the joint configuration's index, since when
+
+
+def _majority_answered(core: RaftView, known: _Leadership, since: float) -> bool:
+    """Whether one of the quorums has answered since then."""
+    heard = [name for name, at in known.answered.items() if at >= since]
+    heard.append(core.node)
+    return any(
+        2 * sum(voter in heard for voter in voters) > len(voters)
+        for voters in core.configuration.quorums
+    )

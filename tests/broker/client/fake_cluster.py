@@ -332,15 +332,16 @@ def _filter(request: Frame) -> Callable[[Stored], bool]:
 class Cluster:
     """Groups of brokers behind one NameServer, which always knows who leads."""
 
-    def __init__(self, loop: NetworkedLoop) -> None:
-        self.loop = loop
+    def __init__(self, loop: NetworkedLoop, ports: int = 0) -> None:
+        """``ports`` is added to the ports, so that there may be two clusters."""
+        self.loop, self.ports = loop, ports
         self.brokers: list[Broker] = []
         self.topics: dict[str, int] = {}
         """Queues of each topic; all groups have all topics."""
         self.leaderless: list[str] = []
         """Groups that the NameServer knows no leader of."""
         self.lookups: list[str] = []
-        self._name_server = RemotingServer(loop, "10.0.0.1", NAME_SERVER_PORT, self._route)
+        self._name_server = RemotingServer(loop, "10.0.0.1", NAME_SERVER_PORT + ports, self._route)
 
     async def start(self, groups: int = 1) -> list[Broker]:
         """One leader for each group."""
@@ -350,7 +351,7 @@ class Cluster:
         return self.brokers
 
     async def add(self, group: Group) -> Broker:
-        broker = Broker(self.loop, group, 10911 + 10 * len(self.brokers))
+        broker = Broker(self.loop, group, 10911 + self.ports + 10 * len(self.brokers))
         await broker.start()
         self.brokers.append(broker)
         return broker

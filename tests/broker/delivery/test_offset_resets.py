@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ import orjson
 import pytest
 
 from broker.delivery.offset_resets import RESET_SECONDS
+from broker.limits import STATE
 from broker.remoting.client import RemotingClient
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.frame import Frame
+from broker.state.commands import Command, DeleteGroup, DeleteTopic
 from dledger.node.state_machine import Leadership
 from dledger.raft.raft_state import Role
 from tests.broker.single_broker import (
@@ -110,6 +113,33 @@ async def test_a_group_goes_to_the_first_message_that_is_not_older(
     await member.client.close()
 
 
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (DeleteTopic("orders", 1), ResponseCode.TOPIC_NOT_EXIST),
+        (DeleteGroup("readers", True, 1), ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
+    ],
+    ids=["topic", "group"],
+)
+async def test_nothing_is_moved_that_is_gone_once_the_times_are_read(
+    broker: SingleBroker, monkeypatch: pytest.MonkeyPatch, command: Command, code: ResponseCode
+) -> None:
+    member = await joined(broker)
+    context = broker.broker.context
+    load = context.reader.load
+
+    def load_without_it(*asked: Any) -> None:
+        context.batcher.add_command(command)
+        load(*asked)
+
+    monkeypatch.setattr(context.reader, "load", load_without_it)
+    before = committed(broker) if isinstance(command, DeleteTopic) else None
+    assert (await reset(broker, timestamp=str(NOW_MS + 2000))).code == code
+    await asyncio.sleep(0.1)
+    assert committed(broker) == before
+    await member.client.close()
+
+
 async def test_a_client_that_ignores_what_it_is_told_is_moved_by_its_next_pull(
     broker: SingleBroker,
 ) -> None:
@@ -171,6 +201,29 @@ async def test_a_reset_that_cannot_be_done_says_why_and_changes_nothing(
     assert (answer.code, bool(answer.remark)) == (code, True)
     assert committed(broker) == 5
     assert not member.told
+    await member.client.close()
+
+
+@pytest.mark.parametrize("timestamp", ["0", "-1"])
+async def test_the_first_offsets_of_a_reset_must_have_room_and_known_ones_have(
+    broker: SingleBroker, monkeypatch: pytest.MonkeyPatch, timestamp: str
+) -> None:
+    monkeypatch.setattr("broker.delivery.offset_quota.STATE", replace(STATE, offsets_max=2))
+    member = await joined(broker)
+    await broker.create_topic("bills", queues=2)
+    answer = await reset(broker, topic="bills", timestamp=timestamp)
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert answer.remark == (
+        "no offset is kept for 2 queues of bills: there are 1 offsets of groups, "
+        "at most 2 are allowed"
+    )
+    assert not member.told
+    # Those that are not applied yet count, too.
+    one_queue = {"topic": "bills", "timestamp": timestamp}
+    answers = await asyncio.gather(*(reset(broker, **one_queue, queueId=each) for each in "01"))
+    assert [each.code for each in answers] == [0, ResponseCode.SYSTEM_ERROR]
+    assert (await reset(broker)).code == ResponseCode.SUCCESS
+    assert broker.broker.context.machine.state.offset_count == 2
     await member.client.close()
 
 

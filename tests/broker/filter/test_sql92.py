@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from broker.delivery.message_filter import selected
 from broker.delivery.message_reader import GetMessageResult, GetMessageStatus, PullLimits
+from broker.filter.sql92_operations import (
+    TEXT_SIZE,
+    between,
+    constant,
+    negative,
+    property_named,
+)
 from broker.filter.sql92_parser import parse_selector
 from broker.filter.subscription import ExpressionError
 from broker.limits import CONSUME
@@ -39,6 +47,12 @@ PROPERTIES = {"a": "5", "price": "9.5", "city": "Kiel", "ok": "true", "bad": "x1
         "price > 9.4e0 AND price < .96E1",
         "a BETWEEN 5 AND 6",
         "a NOT BETWEEN 6 AND 9",
+        "a NOT BETWEEN nothing AND 4",
+        "NOT (a BETWEEN nothing AND 4)",
+        "NOT (a BETWEEN 6 AND nothing)",
+        "(a BETWEEN nothing AND 9) IS NULL",
+        "(nothing NOT BETWEEN bad AND 9) IS NULL",
+        "-(a BETWEEN 5 AND 6) IS NULL",
         "city IN ('Bonn', 'Kiel')",
         "city NOT IN ('Bonn')",
         "nothing IS NULL",
@@ -84,6 +98,8 @@ def test_an_expression_that_is_true_selects_the_message(expression: str) -> None
         "nothing NOT IN ('x')",
         "nothing NOT CONTAINS 'x'",
         "city CONTAINS ''",
+        "a NOT BETWEEN nothing AND 6",
+        "a BETWEEN bad AND 4 OR a = 5",
         "bad > 3",
         "bad > 3 OR a = 5",
         "bad = 1",
@@ -222,6 +238,39 @@ def test_a_list_has_as_many_texts_as_can_be_read_at_once() -> None:
 @pytest.mark.parametrize("links", [" OR a = 'x'", " AND a <> 'x'", " <> TRUE"])
 def test_the_longest_expression_can_be_evaluated(links: str) -> None:
     assert isinstance(parse_selector("a = 'y'" + links * LINKS_MAX).matches({"a": "y"}), bool)
+
+
+class Asked(dict[str, str]):
+    """Properties that count how often one is looked up."""
+
+    times = 0
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.times += 1
+        return super().get(name, default)
+
+
+@pytest.mark.parametrize("word", ["BETWEEN", "NOT BETWEEN"])
+def test_each_part_of_an_expression_is_evaluated_once_however_deep_it_is(word: str) -> None:
+    """Twice at each of 31 levels would be two billion times."""
+    levels = 12
+    nested = "-(" * levels + "a" + f" {word} 1 AND 2)" * levels + " IS NULL"
+    properties = Asked(a="1")
+    assert parse_selector(nested).matches(properties)
+    assert properties.times == 1
+
+
+def test_the_text_of_a_part_for_errors_does_not_grow_with_its_depth() -> None:
+    one, part = constant(1, "1"), property_named("a")
+    for _ in range(12):
+        part = negative(between(part, one, one))
+    assert len(part.text) <= TEXT_SIZE
+
+
+def test_the_deepest_expression_is_read_and_evaluated() -> None:
+    levels = (DEPTH_MAX - 2) // 2
+    deepest = "-(" * levels + "a" + " BETWEEN 1 AND 2)" * levels + " IS NULL"
+    assert parse_selector(deepest).matches({"a": "1"})
 
 
 async def test_the_expression_of_the_heartbeat_counts_where_a_pull_has_none(

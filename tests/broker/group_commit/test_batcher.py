@@ -9,8 +9,15 @@ import pytest
 from broker.group_commit.batcher import ENTRY_BYTES, PIPELINE_ENTRIES
 from broker.group_commit.pending_batch import QueueMessages
 from broker.limits import PRODUCE
-from broker.state.commands import CommitOffset, DeleteTopic, PutTopic, Schedule, decode_commands
-from broker.topics_and_groups import TopicConfig
+from broker.state.commands import (
+    CommitOffset,
+    DeleteGroup,
+    DeleteTopic,
+    PutTopic,
+    Schedule,
+    decode_commands,
+)
+from broker.topics_and_groups import GroupConfig, TopicConfig
 from dledger.errors import (
     BusyError,
     NoRoomError,
@@ -86,6 +93,25 @@ def test_messages_and_commands_together_are_one_entry_however_full_the_last_one_
     room.node.commit()
     room.node.commit()
     assert (heard.first_offset, len(heard.positions), ended) == (1, 1, [None])
+
+
+def test_an_entry_that_deletes_a_topic_has_no_messages(room: Room) -> None:
+    """Its messages are applied before its commands, whichever came first."""
+    deletion = [DeleteGroup("g", True, 1), DeleteTopic("t", 1)]
+    creation = PutTopic.of(TopicConfig("t"), 2)
+    room.add(b"before")
+    room.batcher.add_in_one_entry((), deletion)
+    room.batcher.add_command(creation)
+    behind = room.add(b"behind")
+    room.turn()
+    while room.node.dones:
+        room.node.commit()
+        room.turn()
+    entries = range(len(room.node.batches))
+    commands = [list(decode_commands(batch.commands)) for batch in room.node.batches]
+    assert [room.node.bodies(entry) for entry in entries] == [[b"before"], [], [b"behind"]]
+    assert commands == [[], deletion, [creation]]
+    assert behind.first_offset == 1
 
 
 def test_what_is_too_much_together_is_not_staged_in_part(small_room: Room) -> None:
@@ -214,9 +240,9 @@ def test_with_a_refused_proposal_goes_what_was_staged_behind_it(room: Room) -> N
 
 def test_what_is_on_its_way_is_foreseen_although_a_later_entry_is_refused(room: Room) -> None:
     config = TopicConfig("made", 4, 4)
-    room.applied.state.topics["gone"] = TopicConfig("gone", 4, 4)
+    room.applied.state.groups["gone"] = GroupConfig("gone")
     room.batcher.add_command(PutTopic.of(config, 1))
-    room.batcher.add_command(DeleteTopic("gone", 1))
+    room.batcher.add_command(DeleteGroup("gone", True, 1))
     room.turn()
     room.node.refusal = NoRoomError(5)
     assert room.batcher.topic("made") == config
@@ -224,7 +250,7 @@ def test_what_is_on_its_way_is_foreseen_although_a_later_entry_is_refused(room: 
     room.batcher.add_command(DeleteTopic("made", 2))
     room.turn()
     assert isinstance(refused.error, NoRoomError)
-    assert (room.batcher.topic("made"), room.batcher.topic("gone")) == (config, None)
+    assert (room.batcher.topic("made"), room.batcher.group("gone")) == (config, None)
 
 
 def test_with_the_leadership_everything_staged_is_refused(room: Room) -> None:
@@ -266,5 +292,6 @@ def test_a_topic_is_known_from_when_it_is_staged(room: Room) -> None:
     assert room.batcher.topic("new") is None
     room.turn()
     room.applied.state.apply(PutTopic.of(TopicConfig("new"), 3))
-    room.node.commit()
+    for _ in range(2):  # the deletion is an entry of its own
+        room.node.commit()
     assert room.batcher.topic("new") == TopicConfig("new")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from broker.group_commit.batcher import PIPELINE_ENTRIES
 from broker.state.commands import CommitOffset, decode_commands
 from tests.broker.group_commit.room import Room
 
@@ -38,6 +39,20 @@ def test_more_lazy_offsets_than_an_entry_holds_wait_no_longer() -> None:
     assert len(room.node.batches) > 2
     committed = [each for batch in room.node.batches for each in decode_commands(batch.commands)]
     assert committed == [CommitOffset("g", "t", each, 2) for each in range(100)]
+
+
+def test_while_commits_stall_lazy_offsets_wait_in_one_batch(room: Room) -> None:
+    for number in range(PIPELINE_ENTRIES):
+        room.add(b"%d" % number)
+        room.turn()
+    for offset in range(1, 61):
+        room.batcher.add_lazy_offset("g", "t", 0, offset)
+        room.turn(1.001)
+    while room.node.dones:
+        room.node.commit()
+        room.turn(1.001)
+    assert len(room.node.batches) <= PIPELINE_ENTRIES + 2
+    assert decode_commands(room.node.batches[-1].commands)[-1] == CommitOffset("g", "t", 0, 60)
 
 
 def test_a_lazy_offset_that_is_committed_already_makes_no_entry(room: Room) -> None:

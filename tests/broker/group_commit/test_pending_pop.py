@@ -95,3 +95,17 @@ def test_receive_requests_whose_messages_are_gone_do_not_stay() -> None:
     assert len(queue._due) < 100
     assert sum(len(times) for times in queue._by_nonce.values()) == len(queue._due)
     assert queue.received_with({RENEWED}, 30_000) == [0]
+
+
+def test_a_look_with_an_older_time_loses_no_delivery() -> None:
+    """Its request waited for a lock or a disk while another one looked."""
+    queue = PendingPopQueue(PopQueue(0))
+    queue.apply(PopReceive(*KEY, 1, pack_runs([0]), 11, 90, 0))
+    queue.apply(PopReceive(*KEY, 2, pack_runs([1]), 12, 150, 0))
+    assert next(queue.visible(200))[0] == 0
+    queue.apply(PopReceive(*KEY, 2, pack_runs([0]), 13, 300, 200))
+    assert [*queue.visible(100)] == []
+    assert queue.next_visible_ms(100) == 150
+    assert queue.received_with({12}, 100) == [1]
+    assert [offset for offset, _ in queue.visible(250)] == [1]
+    assert [offset for offset, _ in queue.visible(300)] == [0, 1]

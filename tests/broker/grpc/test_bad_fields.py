@@ -222,8 +222,8 @@ async def test_each_field_may_be_wrong(
             assert len(status.message) < 2_000, where
             assert status.message or status.code == Code.MULTIPLE_RESULTS, where
     assert tried > 3 * len(request.DESCRIPTOR.fields)
-    dispatcher = service.service.dispatcher
-    assert (dispatcher._calls, dispatcher._bytes) == (0, 0)
+    budget = service.service.dispatcher.budget
+    assert (budget.calls, budget.bytes, budget.unread) == (0, 0, 0)
     assert not [each for each in caplog.records if each.levelno >= logging.ERROR]
     made = {*service.context.machine.state.topics} - before
     assert len(made) <= 8, "bad requests make topics"

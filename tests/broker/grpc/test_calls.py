@@ -320,11 +320,11 @@ async def test_too_many_calls_and_bytes_are_refused_as_busy(
 ) -> None:
     await service.broker.create_topic("orders", queues=1)
     dispatcher = service.service.dispatcher
-    for name, value in (("_calls", GRPC.calls_max), ("_bytes", GRPC.bytes_max)):
-        monkeypatch.setattr(dispatcher, name, value)
+    for name, value in (("calls", GRPC.calls_max), ("bytes", GRPC.bytes_max)):
+        monkeypatch.setattr(dispatcher.budget, name, value)
         answer = await service.send(message())
         assert answer.status.code == Code.TOO_MANY_REQUESTS
-        monkeypatch.setattr(dispatcher, name, 0)
+        monkeypatch.setattr(dispatcher.budget, name, 0)
     assert dispatcher.refusals["busy"] == 2
 
 

@@ -14,6 +14,7 @@ from google.protobuf.duration_pb2 import Duration
 from broker.errors import UnknownTopicError
 from broker.grpc import telemetry as telemetry_module
 from broker.grpc.call import Call
+from broker.grpc.dispatcher import DECODED_FACTOR
 from broker.grpc.protocol import service_pb2 as pb
 from broker.grpc.protocol.definition_pb2 import ClientType, Code, MessageType
 from broker.grpc.telemetry import HEAR_OUT_SECONDS, Telemetry
@@ -70,6 +71,44 @@ async def test_routes_of_many_topics_are_forgotten(loop: NetworkedLoop, tmp_path
             with pytest.raises(UnknownTopicError):
                 await routes.find(f"topic-{number}")
         assert 0 < len(routes._elsewhere) <= GRPC.routes_max
+
+
+@pytest.mark.parametrize(
+    ("method", "code"),
+    [("ReceiveMessage", Code.TOO_MANY_REQUESTS), ("SendMessage", Code.BAD_REQUEST)],
+)
+async def test_a_request_is_counted_by_what_it_takes_decoded(
+    service: SingleService, method: str, code: Code
+) -> None:
+    body = bytes(1 + GRPC.bytes_max // DECODED_FACTOR)
+    dispatcher = service.service.dispatcher
+    (answer,) = await dispatcher.serve(Call(method, METADATA, CLIENT), body)
+    response: Any = dispatcher.methods[method].response
+    assert response.FromString(answer).status.code == code
+
+
+async def test_commands_of_many_bytes_wait_for_nobody(service: SingleService) -> None:
+    telemetry = Telemetry(service.context, service.service.dispatcher, service.service.clients)
+    written: list[int] = []
+
+    async def write(body: bytes) -> None:
+        written.append(len(body))
+        await asyncio.sleep(1)
+
+    async def said() -> AsyncIterator[bytes]:
+        settings = pb.TelemetryCommand()
+        settings.settings.client_type = ClientType.PRODUCER
+        yield settings.SerializeToString()
+        session = service.service.clients.session("client-1")
+        assert session is not None
+        large = pb.TelemetryCommand()
+        large.verify_message_command.message.body = bytes(GRPC.command_bytes_max // 2)
+        for _ in range(9):
+            session.send(large)
+        await asyncio.sleep(20)
+
+    await telemetry.serve(Call("Telemetry", METADATA, CLIENT), said(), write)
+    assert len([size for size in written if size > GRPC.command_bytes_max // 2]) == 2
 
 
 async def test_commands_for_a_client_that_does_not_read_are_dropped(service: SingleService) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from broker.grpc.call import Call
 from broker.grpc.clients import Session
 from broker.grpc.protocol import definition_pb2 as df
+from broker.grpc.protocol import service_pb2 as pb
 from tests.broker.grpc.single_service import CLIENT, METADATA, SingleService
 from tests.broker.single_broker import ELECTION_SECONDS, running_broker
 from tests.support.virtual_network import NetworkedLoop
@@ -22,10 +23,11 @@ async def test_it_is_told_once_and_nobody_waits_for_it_before(
         service = SingleService(broker)
         clients, node = service.service.clients, service.context.node
         session = Session(Call("Telemetry", METADATA, CLIENT), lambda _command: None)
-        session.settings = df.Settings(
+        settings = df.Settings(
             client_type=df.ClientType.PRODUCER,
             publishing=df.Publishing(topics=[df.Resource(name="orders")]),
         )
+        session.settings = pb.TelemetryCommand(settings=settings).SerializeToString()
         clients.opened(session)
         steps = list[tuple[bool, asyncio.Task[None] | None]]()
 

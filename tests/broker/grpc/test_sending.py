@@ -14,8 +14,11 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from broker.grpc.protocol import definition_pb2 as df
 from broker.grpc.protocol import service_pb2 as pb
 from broker.grpc.protocol.definition_pb2 import Code, DigestType, Encoding, MessageType
+from broker.ingest.send_request import SendRequest
 from broker.limits import GRPC
 from broker.topics_and_groups import MESSAGE_TYPES, PERM_READ
+from dledger.errors import NotServingError
+from store.io.filesystem import Bytes
 from tests.broker.grpc.single_service import (
     NOW_MS,
     SingleService,
@@ -90,6 +93,25 @@ async def test_a_message_sent_again_is_stored_once(service: SingleService) -> No
         answer = await service.send(message())
         assert [entry.offset for entry in answer.entries] == [0]
     assert len(await stored(service, "orders")) == 1
+
+
+async def test_a_stored_message_is_not_sent_again_where_it_would_not_be_recognised(
+    loop: NetworkedLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running_service(loop, tmp_path, dedup_window_seconds=0) as service:
+        await service.broker.create_topic("orders", queues=1)
+        submit = service.context.ingest.submit
+
+        def submit_to_no_leader(request: SendRequest, body: Bytes, *others: Any) -> float:
+            if body == b"second":
+                raise NotServingError
+            return submit(request, body, *others)
+
+        monkeypatch.setattr(service.context.ingest, "submit", submit_to_no_leader)
+        answer = await service.send(message(body=b"first"), message(body=b"second"))
+        assert answer.status.code == Code.MULTIPLE_RESULTS
+        assert [entry.status.code for entry in answer.entries] == [Code.OK, Code.HA_NOT_AVAILABLE]
+        assert [record.body for record in await stored(service, "orders")] == [b"first"]
 
 
 async def test_some_of_several_messages_may_be_refused(service: SingleService) -> None:

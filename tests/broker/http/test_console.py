@@ -11,7 +11,10 @@ from pathlib import Path
 import orjson
 import pytest
 
+from broker.cli.terminal.command_error import CommandError
+from broker.console import site as site_module
 from broker.console.visits import jobs
+from broker.console.visits.visit import Page, Visit
 from broker.http.console import SESSION_SECONDS
 from broker.limits import CONSOLE
 from broker.security.authorize import Caller
@@ -37,6 +40,22 @@ async def answer(
     connection.write(body)
     head, content = await curl.parts()
     return int(head.split()[1]), head + b"\r\n\r\n" + content
+
+
+async def test_a_name_in_a_path_is_decoded_once(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The names of retry topics and of dead letters have per cent signs."""
+    asked = []
+
+    async def page(_visit: Visit, name: str) -> Page:
+        asked.append(name)
+        raise CommandError("seen")
+
+    monkeypatch.setattr(site_module, "DETAILS", {"topics": page})
+    for path in ("%25RETRY%25ad-service", "%25DLQ%25A%2541"):
+        assert (await answer(site, "GET", f"/console/topics/{path}", b""))[0] == 200
+    assert asked == ["%RETRY%ad-service", "%DLQ%A%41"]
 
 
 async def test_the_root_leads_to_the_console(site: Site) -> None:

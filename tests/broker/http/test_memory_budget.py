@@ -6,6 +6,7 @@ import asyncio
 import gc
 import gzip
 import tracemalloc
+import zlib
 from pathlib import Path
 
 import orjson
@@ -136,6 +137,21 @@ async def test_answers_that_nobody_takes_share_the_budget(
             connection.resume_reading()
         answers = [(await curl.answer())[0] for _, curl in begun]
         assert (answers[0], answers[-1]) == (200, 503)
+        assert site.memory.held == 0
+
+
+async def test_what_is_decompressed_counts_before_it_becomes_an_answer(
+    loop: NetworkedLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As JSON, a byte may be six."""
+    made: list[bytes] = []
+    monkeypatch.setattr("broker.http.consume.message_json", lambda _, body: made.append(body))
+    async with running_site(loop, tmp_path, limits=LIMITS) as site:
+        await site.broker.create_topic("orders")
+        await site.broker.send("orders", 0, zlib.compress(bytes(300_000)), f="1")
+        status, answer = await site.ask("GET", "/topics/orders/queues/0/messages")
+        assert not made
+        assert (status, "too much is being" in answer["error"]) == (503, True)
         assert site.memory.held == 0
 
 

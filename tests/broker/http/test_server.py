@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import base64
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from broker.delivery.fetch import NO_GROUP
 from broker.http.forwarding import FORWARDED
-from broker.limits import FORWARDING
+from broker.limits import CONSUME, FORWARDING
 from broker.remoting.protocol.codes import RequestCode
 from store.quoting import TEXT_MAX
 from tests.broker.http.site import HOST, Site, running_site
@@ -63,6 +64,23 @@ async def test_a_body_that_cannot_be_decompressed_is_given_as_it_is_stored(site:
     stored, inflated = pulled["messages"]
     assert stored["body_base64"] == base64.b64encode(b"\xff no zlib").decode()
     assert inflated["body"] == "inside"
+
+
+async def test_an_answer_ends_before_the_message_with_which_it_inflates_to_too_much(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = replace(CONSUME, pull_bytes_max=1500)
+    monkeypatch.setattr("broker.delivery.inflated_bodies.CONSUME", few)
+    await site.broker.create_topic("orders", queues=1)
+    bodies = ["a" * 600, "b" * 600, "c" * 5000, "d" * 600]
+    for body in bodies:
+        await site.broker.send("orders", 0, zlib.compress(body.encode()), f="1")
+    offset, answers = 0, []
+    while offset < 4:
+        _, pulled = await site.ask("GET", f"/topics/orders/queues/0/messages?offset={offset}")
+        offset = pulled["next_offset"]
+        answers.append([each["body"] for each in pulled["messages"]])
+    assert answers == [bodies[:2], bodies[2:3], bodies[3:]]
 
 
 @pytest.mark.parametrize(

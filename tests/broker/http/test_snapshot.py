@@ -71,6 +71,27 @@ async def test_a_snapshot_for_whom_nobody_waits_any_more_is_whole(
     assert verify_replica(OsFileSystem(), str(target)).findings == []
 
 
+async def test_a_snapshot_of_which_nobody_knows_is_removed(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
+    """Its links keep files that the node has expired, and the ninth is refused."""
+    own = tmp_path / "data/snapshots"
+
+    async with running_site(loop, tmp_path / "data") as site:
+        await site.post("orders", {"body": "a"})
+        connection, curl = site.begin("POST", "/snapshot", 2)
+        connection.write(b"{}")
+        while not own.exists():  # noqa: ASYNC110 - nobody is told of it
+            await asyncio.sleep(0)
+        connection.abort()
+        await curl.parts()
+        await asyncio.sleep(1)
+        assert [*own.iterdir()] == []
+        status, answer = await take(site)
+        assert status == 200
+        assert [str(each) for each in own.iterdir()] == [answer["directory"]]
+
+
 async def test_without_a_directory_a_node_makes_one_of_its_own(
     loop: NetworkedLoop, tmp_path: Path
 ) -> None:

@@ -13,12 +13,14 @@ from broker.limits import PRODUCE
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.frame import Frame
 from broker.state import deduplication_window
+from broker.state.commands import Command, DeleteTopic, PutTopic
 from broker.state.deduplication_window import DeduplicationIndex, RecentRequests, pack_keys
+from broker.topics_and_groups import TopicConfig
 from dledger.errors import InvariantError, NoRoomError
 from dledger.node.state_machine import Leadership
 from dledger.raft.raft_state import Role
 from store.message.batch import pending_bytes
-from store.message.record import make_pending_message
+from store.message.record import key_hash, make_pending_message
 from tests.broker.single_broker import (
     SingleBroker,
     batched,
@@ -85,6 +87,24 @@ async def test_what_differs_from_a_request_that_is_looked_for_is_another_message
     first, again, other = await asyncio.gather(*tries)
     assert first.ext == again.ext != other.ext
     assert sorted(await bodies(broker)) == [b"a", b"b"]
+
+
+async def test_keys_of_one_hash_are_looked_for_one_after_the_other(broker: SingleBroker) -> None:
+    """Anybody can make many, and each look-up may read a whole entry."""
+    await broker.create_topic("orders")
+    keys = ("1371838", "2000402")
+    assert len({key_hash("orders", key.encode()) for key in keys}) == 1
+    one, other = (f"UNIQ_KEY\x01{key}\x02" for key in keys)
+    first = await broker.send("orders", 0, b"a", one)
+    broker.log_executor.hold()
+    again = asyncio.ensure_future(broker.send("orders", 0, b"a", one))
+    await asyncio.sleep(0.1)
+    refused = await broker.send("orders", 0, b"b", other)
+    broker.log_executor.release()
+    assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert (await again).ext == first.ext
+    assert (await broker.send("orders", 0, b"b", other)).code == ResponseCode.SUCCESS
+    assert await bodies(broker) == [b"a", b"b"]
 
 
 async def test_so_many_bytes_are_looked_for_at_once(
@@ -285,6 +305,31 @@ def test_a_new_leader_begins_with_what_the_log_says() -> None:
     known.begin(recent)
     places = [known.get(key) for key in (1, 2, 9)]
     assert [place and place.position for place in places] == [10, 20, None]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [DeleteTopic("orders", 1), PutTopic.of(TopicConfig("orders", 1, 1), 1)],
+    ids=["topic", "queue"],
+)
+async def test_nothing_is_stored_in_a_queue_that_is_gone_after_the_look_up(
+    broker: SingleBroker, monkeypatch: pytest.MonkeyPatch, command: Command
+) -> None:
+    await broker.create_topic("orders")
+    await broker.send("orders", 3, b"a", KEY)
+    context = broker.broker.context
+    load = context.reader.load
+
+    def load_without_the_queue(*asked: Any) -> None:
+        context.batcher.add_command(command)
+        load(*asked)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(context.reader, "load", load_without_the_queue)
+        other = await broker.send("orders", 3, b"b", KEY)
+    assert other.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert "no longer has queue 3" in (other.remark or "")
+    assert context.machine.end_offset("orders", 3) == 1
 
 
 async def test_what_was_looked_for_in_another_term_is_not_stored_in_this_one(

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import errno
+import os
+from functools import partial
 from random import Random
 
 import pytest
 from crc32c import crc32c
 
 from broker.maintenance.derived_files_check import DerivedFilesCheck
+from broker.maintenance.key_files_check import KeyFilesCheck
 from broker.maintenance.queue_blocks_check import QueueBlocksCheck
-from simulator.engine.disk import SimulatedFileSystem
-from store.errors import DerivedDamageError
+from simulator.engine.disk import Fault, SimulatedFileSystem
+from store.errors import DerivedDamageError, DiskFullError
 from store.index.block_seals import UNKNOWN
+from store.index.key_file import IndexFile
 from store.index.key_index import KeyIndex
 from store.index.queue_rows import ROWS_PER_FILE
-from store.index.queue_tails import read_tails
-from store.log.entry import EntryKind
+from store.index.queue_tails import Tails, amend_tails, read_tails
+from store.log.entry import EntryKind, build_entry
 from store.message.batch import decode_batch
-from store.state.machine_state import decode_machine_state
+from store.state.machine_state import MachineState, decode_machine_state
 from tests.store import sample_replica
 
 READ_BYTES = 1 << 20
@@ -122,10 +127,126 @@ def test_a_lost_file_whose_first_rows_have_expired_gets_the_checksum_of_what_sta
     assert queue.tail.crc == crc32c(on_disk)
     assert look() == []
     saved = read_tails(fs, f"{directory}/state")
-    assert check.sealed_tails() == {("orders", 0): queue.tail}
     assert saved["orders", 0] != queue.tail
     assert replica.queues.begin_flush() is None
-    assert check.sealed_tails() == {}
+    amend_tails(fs, f"{directory}/state", check.sealed_tails())
+    assert read_tails(fs, f"{directory}/state") == saved | {("orders", 0): queue.tail}
+    calls = fs.calls
+    amend_tails(fs, f"{directory}/state", check.sealed_tails())
+    assert fs.calls == calls  # the file has them
+
+
+def test_a_block_for_which_there_is_no_room_is_made_again_once_there_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sample_replica, "ROWS_PER_FILE", ROWS_PER_FILE)
+    fs = SimulatedFileSystem(Random(1))
+    sample_replica.write_replica(fs)
+    replica = sample_replica.Replica(fs)
+    restore(replica)
+    replica.keys.restore(1 << 62)
+    store = replica.store
+    path = next(path for path in fs.files() if "/consumequeue/orders/0/" in path)
+    before = fs.visible_bytes(path)
+    fs.flip_bit(path, 20 * 25 + 3)
+    check = DerivedFilesCheck(
+        store,
+        replica.keys,
+        replica.queues.get,
+        save_tails=lambda _tails: None,
+        unwritable=lambda: pytest.fail("there is only no room"),
+    )
+    entries = store.read_entries(0, store.last_index, READ_BYTES)
+    fs.inject(Fault(1, errno.ENOSPC, operations={"pwrite"}))
+    check.begin_pass()
+    with pytest.raises(DiskFullError, match="no room for derived files"):
+        check.check(entries)
+    check.begin_pass()
+    (told,) = check.check(entries)
+    assert told.startswith(path)
+    assert fs.visible_bytes(path) == before
+
+
+def test_tails_for_which_there_is_no_room_are_saved_by_the_next_pass() -> None:
+    fs = SimulatedFileSystem(Random(1))
+    directory = sample_replica.write_replica(fs).directory
+    replica = sample_replica.Replica(fs)
+    fs.remove(f"{directory}/state/tails")
+    restore(replica)
+    replica.keys.restore(1 << 62)
+    store = replica.store
+    full = True
+
+    def save(tails: Tails) -> None:
+        if full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        amend_tails(fs, f"{directory}/state", tails)
+
+    check = DerivedFilesCheck(store, replica.keys, replica.queues.get, save_tails=save)
+    entries = store.read_entries(0, store.last_index, READ_BYTES)
+    check.begin_pass()
+    assert check.check(entries) == []
+    with pytest.raises(DiskFullError, match="no room for derived files"):
+        check.end_pass()
+    full = False
+    check.begin_pass()
+    assert check.check(entries) == []
+    assert check.end_pass() == []
+    tails = {(topic, queue_id): queue.tail for topic, queue_id, queue in replica.queues.all()}
+    sealed = {key: tail for key, tail in tails.items() if tail.position >= 0}
+    assert len(sealed) == 2
+    assert read_tails(fs, f"{directory}/state") == sealed
+
+
+@pytest.mark.parametrize("kind", ["consumequeue/orders/0", "keyindex"])
+def test_two_checks_that_read_the_log_in_turns_do_not_disturb_each_other(
+    monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """A pass, and the comparison that a reader asked for. What both find is told once."""
+    monkeypatch.setattr(sample_replica, "ROWS_PER_FILE", ROWS_PER_FILE)
+    fs = SimulatedFileSystem(Random(1))
+    sample_replica.write_replica(fs)
+    replica = sample_replica.Replica(fs)
+    restore(replica)
+    store = replica.store
+    path = next(path for path in fs.files() if f"/{kind}/" in path)
+    before = fs.visible_bytes(path)
+    fs.vanish(path)
+    replica.keys.restore(1 << 62)
+    make_check = partial(
+        DerivedFilesCheck,
+        store,
+        replica.keys,
+        replica.queues.get,
+        save_tails=lambda _tails: None,
+    )
+    entries = store.read_entries(0, store.last_index, READ_BYTES)
+    ahead, behind = make_check(), make_check()
+    ahead.begin_pass()
+    told = ahead.check(entries[:3])
+    behind.begin_pass()
+    for number in range(3, len(entries) + 3):
+        told += ahead.check(entries[number : number + 1])
+        told += behind.check(entries[number - 3 : number - 2])
+    assert [text for text in told if path in text]
+    assert fs.visible_bytes(path) == before
+    if kind == "keyindex":
+        assert len(told) == 1
+
+
+@pytest.mark.parametrize("begin", [0, 49_000])
+def test_a_check_deep_in_the_log_passes_by_what_lies_before(begin: int) -> None:
+    """Between every two files of the key index is a gap: thousands of them on a long log."""
+    index = KeyIndex(SimulatedFileSystem(Random(1)), "/data/keyindex")
+    index._files = [
+        IndexFile(f"/data/keyindex/{start:020d}", start, start + 5, 0, 0, 1, 0)
+        for start in range(0, 50_000, 10)
+    ]
+    check = KeyFilesCheck(index)
+    check.begin_pass(MachineState(b"", [], {}, 0, 50_000))
+    check.begin_run(begin)
+    entry = build_entry(EntryKind.NO_OP, 7, 1, 49_990, 0, [])
+    assert check.take(entry, b"") == []
 
 
 class Keys:

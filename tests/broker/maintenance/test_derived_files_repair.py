@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from broker.maintenance.derived_files_check import DerivedFilesCheck
 from broker.remoting.protocol.codes import ResponseCode
-from store.errors import DiskFullError
+from dledger.node import scrubber
+from store.errors import DerivedDamageError
 from store.index.queue_tails import decode_tails, read_tails
+from store.io.filesystem import Bytes, File
 from store.io.os_filesystem import OsFileSystem
 from store.log.entry import Entry
 from tests.broker.single_broker import SingleBroker, flip, messages, running_broker
@@ -128,30 +133,65 @@ async def test_a_derived_file_that_is_damaged_at_the_start_is_made_again(
         assert (await broker.send("orders", 1, b"x")).code == ResponseCode.SUCCESS
 
 
-@pytest.mark.parametrize("error", [None, DiskFullError("no room")], ids=["whole", "disk full"])
+@pytest.mark.parametrize("full", [False, True], ids=["whole", "disk full"])
 async def test_readers_that_ask_again_and_again_do_not_read_the_log_each_time(
-    loop: NetworkedLoop,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    error: DiskFullError | None,
+    loop: NetworkedLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: bool
 ) -> None:
     """Where the log itself is damaged a comparison finds nothing, and each query began another. So
     it did where no file can be made again."""
+    looks = 0
+    check = DerivedFilesCheck.check
+
+    def counted(derived: DerivedFilesCheck, entries: Sequence[Entry]) -> list[str]:
+        nonlocal looks
+        looks += 1
+        return check(derived, entries)
+
+    monkeypatch.setattr(DerivedFilesCheck, "check", counted)
     async with running_broker(loop, tmp_path, **SETTINGS | {"scrub_pass_seconds": 1e6}) as broker:
         await filled(broker)
-        scrubber = broker.broker.context.node.scrubber
-        looks = 0
-        check = scrubber.derived.check
-
-        def counted(entries: Sequence[Entry]) -> list[str]:
-            nonlocal looks
-            looks += 1
-            if error is not None:
-                raise error
-            return check(entries)
-
-        monkeypatch.setattr(scrubber.derived, "check", counted)
-        for _ in range(200):
-            scrubber.suspect_derived(0)
-            await asyncio.sleep(0.01)
+        node = broker.broker.context.node
+        (path,) = (tmp_path / "consumequeue/orders/1").iterdir()
+        whole = path.read_bytes()
+        with monkeypatch.context() as patch:
+            if full:
+                flip(path, 65)
+                patch.setattr("store.index.queue_rows.overwrite_blocks", no_room)
+            for _ in range(200):
+                node.scrubber.suspect_derived(0)
+                await asyncio.sleep(0.01)
         assert 1 <= looks <= 4
+        assert node.failure is None
+        await asyncio.sleep(2)
+        node.scrubber.suspect_derived(0)
+        await asyncio.sleep(2)
+        assert path.read_bytes() == whole
+
+
+def no_room(_file: File, _data: Bytes, _offset: int, *, may_cut: bool) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize("kind", ["consumequeue/orders/1", "keyindex"])
+async def test_what_a_reader_finds_wrong_is_made_again_at_once_while_a_pass_goes_on(
+    loop: NetworkedLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """The two read the log in turns, and each needs entries that follow each other."""
+    monkeypatch.setattr(scrubber, "PIECE_BYTES", 1)  # an entry
+    async with running_broker(loop, tmp_path, **SETTINGS) as broker:
+        await filled(broker)
+        context = broker.broker.context
+        scrub = context.node.scrubber
+        scrub._bytes_per_second = 1000  # about an entry
+        await asyncio.sleep(6)
+        assert 0.05 < scrub.progress < 0.25
+        (path,) = (tmp_path / kind).iterdir()
+        whole = path.read_bytes()
+        path.unlink()
+        if kind == "keyindex":
+            with pytest.raises(DerivedDamageError):
+                context.machine.keys.lookup(1, 0, 1 << 50, 1)
+        else:
+            assert (await broker.pull("orders", 1, 0)).code == ResponseCode.SYSTEM_ERROR
+        await asyncio.sleep(60)
+        assert path.read_bytes() == whole

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -10,11 +11,14 @@ from unittest.mock import patch
 import pytest
 
 from broker.maintenance.retention import CHECK_SECONDS
-from broker.remoting.protocol.codes import RequestCode, ResponseCode
+from broker.remoting.protocol.codes import MISSING, RequestCode, ResponseCode
+from broker.remoting.protocol.frame import Frame
 from broker.state.commands import Trim
 from store.io.os_filesystem import OsFileSystem
 from store.log.retention_policy import RetentionPolicy
+from store.message.record import MessageRecord
 from store.verify import verify_replica
+from tests.broker.made_up_records import made_up_record, put_into_a_body
 from tests.broker.maintenance.test_retention import bounds
 from tests.broker.single_broker import NOW_MS, SingleBroker, messages, running_broker
 from tests.support.virtual_network import NetworkedLoop
@@ -94,6 +98,66 @@ async def test_without_a_retention_or_once_it_is_unset_nothing_more_goes(
     broker.now_ms += 10 * MINUTE_MS
     await looked(broker)
     assert await bounds(broker) == (1, 4)
+
+
+@pytest.mark.parametrize("on_disk", [False, True], ids=["rows in memory", "rows on disk"])
+async def test_a_message_that_was_trimmed_can_still_be_sent_back_and_looked_up(
+    loop: NetworkedLoop, tmp_path: Path, on_disk: bool
+) -> None:
+    """A consumer may work on it for longer than the topic keeps it."""
+    async with running_broker(loop, tmp_path, **DAY) as broker:
+        await create(broker, "+retention.ms=120000")
+        await send_each_minute(broker, 6)
+        taken = messages(await broker.pull("orders", 0, 0))[0]
+        await looked(broker)
+        if not on_disk:
+            await can_be_sent_back(broker, taken)
+    if on_disk:
+        async with running_broker(loop, tmp_path, **DAY) as broker:
+            await can_be_sent_back(broker, taken)
+
+
+async def can_be_sent_back(broker: SingleBroker, trimmed: MessageRecord) -> None:
+    """Until its topic is deleted."""
+    assert await bounds(broker) == (3, 6)
+    assert messages(await viewed(broker, trimmed.position)) == [trimmed]
+    assert (await sent_back(broker, trimmed)).code == ResponseCode.SUCCESS
+    await broker.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "orders"})
+    assert (await viewed(broker, trimmed.position)).ext[MISSING] == "true"
+    assert "no queue has a message" in str((await sent_back(broker, trimmed)).remark)
+
+
+async def viewed(broker: SingleBroker, position: int) -> Frame:
+    return await broker.ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": str(position)})
+
+
+async def sent_back(broker: SingleBroker, record: MessageRecord) -> Frame:
+    named = {"offset": str(record.position), "group": "readers", "originTopic": record.topic}
+    asked = {"delayLevel": "0", "maxReconsumeTimes": "16"}
+    return await broker.ask(RequestCode.CONSUMER_SEND_MSG_BACK, named | asked)
+
+
+async def test_what_the_log_keeps_no_longer_is_not_looked_up(broker: SingleBroker) -> None:
+    await create(broker, "+retention.ms=120000")
+    await send_each_minute(broker, 6)
+    first, second, *_ = messages(await broker.pull("orders", 0, 0))
+    await looked(broker)
+    with patch.object(broker.broker.context.machine, "expired_position", second.position):
+        assert (await viewed(broker, first.position)).ext[MISSING] == "true"
+        assert messages(await viewed(broker, second.position)) == [second]
+
+
+async def test_a_made_up_record_with_the_offset_of_a_trimmed_message_is_no_message(
+    broker: SingleBroker,
+) -> None:
+    await create(broker, "+retention.ms=120000")
+    await send_each_minute(broker, 6)
+    position = await put_into_a_body(
+        partial(broker.send, "orders", 0), lambda at: made_up_record(at, "orders", offset=1)
+    )
+    await looked(broker)
+    assert (await bounds(broker))[0] > 1
+    assert (await viewed(broker, position)).ext[MISSING] == "true"
 
 
 async def test_a_look_under_way_heeds_a_change_that_is_acknowledged_meanwhile(

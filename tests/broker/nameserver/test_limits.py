@@ -41,6 +41,22 @@ def test_there_is_room_for_so_many(
     tables.join(0, "h2:1", name="b2", channel=C0)
 
 
+@pytest.mark.parametrize("term", [None, 1])
+def test_topics_are_counted_whether_a_table_is_added_or_replaces_another(
+    term: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = replace(NAMESERVER, all_topics_max=3)
+    monkeypatch.setattr("broker.nameserver.route_table.NAMESERVER", few)
+    tables = Tables()
+    tables.join(0, N0, "A", "B", term=term, version=1)
+    if term is None:
+        with pytest.raises(TooManyError, match="all brokers would have 4 topics, at most 3"):
+            tables.join(0, N0, "C", "D", term=term, version=2)
+    else:
+        tables.join(0, N0, "C", "D", term=term, version=2)
+    tables.join(0, N0, "B", "D", term=term, version=3)
+
+
 def test_gone_names_and_members_are_remembered_up_to_a_limit() -> None:
     tables = Tables()
     for number in range(NAMESERVER.departed_brokers_max + 5):
@@ -222,6 +238,24 @@ async def test_so_many_answers_are_kept(
         answer = await tool.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
         assert answer.code == 0
         assert len(nameserver._answers) <= 2
+
+
+async def test_so_many_bytes_of_answers_are_kept(
+    loop: NetworkedLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nameserver = await start(loop)
+    tool = Tool(loop)
+    await tool.register(table("T", "U", "V", "W"))
+    answer = await tool.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "T"})
+    few = replace(NAMESERVER, routes_kept_bytes_max=2 * len(answer.body))
+    monkeypatch.setattr("broker.nameserver.server.NAMESERVER", few)
+    for topic in ("U", "V", "W", "T"):
+        assert (await tool.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})).code == 0
+        assert sum(map(len, nameserver._answers.values())) <= 2 * len(answer.body)
+    none = replace(NAMESERVER, routes_kept_bytes_max=len(answer.body) - 1)
+    monkeypatch.setattr("broker.nameserver.server.NAMESERVER", none)
+    assert (await tool.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "U"})).code == 0
+    assert not nameserver._answers
 
 
 def test_numbers_of_queues_and_of_topics_have_a_limit() -> None:

@@ -7,14 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from broker.delivery import message_reader
+from broker.delivery.message_filter import SCAN_LIMITS, MessageFilter
 from broker.errors import (
     ForbiddenError,
     InvisibleTimeError,
     UnavailableError,
     UnknownQueueError,
 )
+from broker.filter.subscription import tag_codes, tag_names
 from broker.limits import CONSUME, STATE
-from broker.pop.pop_request import PopStatus
+from broker.pop import receivable_messages
+from broker.pop.pop_request import PopRequest, PopStatus
 from broker.state.commands import PutGroup
 from broker.topics_and_groups import GroupConfig
 from tests.broker.pop.pop_client import (
@@ -37,6 +41,68 @@ async def test_filters_pass_messages_over_for_good(broker: SingleBroker) -> None
     assert await member.bodies(tags="b") == []
     assert await member.bodies(tags="a") == []
     assert member.offset == 1
+
+
+@pytest.fixture
+def short_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look at a queue reads four rows."""
+    monkeypatch.setattr(message_reader, "SCAN_ROWS_MIN", 4)
+    monkeypatch.setattr(receivable_messages, "SCAN_LIMITS", SCAN_LIMITS._replace(messages=4))
+
+
+@pytest.mark.usefixtures("short_looks")
+@pytest.mark.parametrize(("kind", "wanted"), [("TAG", "b"), ("SQL92", "TAGS = 'b'")])
+async def test_a_wait_goes_on_through_messages_that_the_filter_skips(
+    loop: NetworkedLoop, tmp_path: Path, kind: str, wanted: str
+) -> None:
+    async with running_broker(loop, tmp_path, clock_runs=True, property_filter=True) as broker:
+        await sent(broker, 40, tags="a")
+        await sent(broker, 1, tags="b")
+        member = Member(broker)
+        began = loop.time()
+        assert await member.bodies(1, hold=10, kind=kind, tags=wanted) == [b"40"]
+        assert loop.time() - began < 0.5
+
+
+@pytest.mark.usefixtures("short_looks")
+async def test_each_look_goes_on_where_the_last_one_ended(broker: SingleBroker) -> None:
+    """The log hears of the cursor once a second."""
+    await sent(broker, 40, tags="a")
+    await sent(broker, 1, tags="b")
+    member = Member(broker)
+    for _ in range(10):
+        assert await member.bodies(1, tags="b") == []
+    assert await member.bodies(1, tags="b") == [b"40"]
+
+
+@pytest.mark.usefixtures("short_looks")
+async def test_skipped_messages_are_no_news(broker: SingleBroker) -> None:
+    await sent(broker, 10, tags="a")
+    member = Member(broker)
+    for _ in range(3):
+        assert await member.bodies(1, tags="b") == []
+    assert not await member.pop.has_messages(PopRequest("g", "orders", 0, 1, 1))
+    before = member.pop.held.events
+    assert await member.bodies(1, tags="b", hold=10) == []
+    assert member.pop.held.events <= before + 1
+
+
+async def test_tags_of_one_code_are_told_apart_where_the_client_does_not(
+    broker: SingleBroker,
+) -> None:
+    assert tag_codes("Aa") == tag_codes("BB")
+    for tag in ("BB", "Aa", "BB"):
+        await sent(broker, 1, tags=tag)
+    member = Member(broker)
+    wanted = MessageFilter(tag_codes("Aa"), tags=tag_names("Aa"))
+    assert await member.bodies(filter=wanted) == [b"1"]
+    other = Member(broker, "other")
+    assert len(await other.bodies()) == 3
+    await asyncio.sleep(11)
+    for each in (member, other):
+        assert await each.bodies(filter=wanted) == [b"1"]
+    await asyncio.sleep(11)
+    assert await other.bodies() == [b"1"]  # the others count as done
 
 
 async def test_a_filter_holds_for_messages_that_are_visible_again(broker: SingleBroker) -> None:

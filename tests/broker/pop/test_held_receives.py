@@ -10,25 +10,27 @@ from typing import Any
 
 import pytest
 
-from broker.errors import (
-    WrongStateError,
-)
+from broker.errors import UnavailableError, WrongStateError
 from broker.group_commit.batcher import PIPELINE_ENTRIES, Batcher
 from broker.group_commit.pending_pop import PendingPopQueue
 from broker.limits import CONSUME
 from broker.pop import held_receives
+from broker.pop.held_receives import NOTIFIED_MS, REFUSED_MS, HeldReceives
 from broker.pop.pop_request import PopRequest
+from broker.pop.receivable_messages import ReceivableMessageFinder, ReceivableMessages
 from broker.state.commands import CommitOffset
 from broker.state.pop_queues import PopQueue
 from dledger.errors import BusyError, NotLeaderError
 from dledger.node.state_machine import Leadership
 from dledger.raft.raft_state import Role
+from store.errors import DamagedError
 from tests.broker.pop.pop_client import (
     INVISIBLE_MS,
     Member,
     sent,
 )
 from tests.broker.single_broker import SingleBroker, batched
+from tests.support.virtual_network import NetworkedLoop
 
 
 async def test_a_message_ends_the_wait_of_one_member(broker: SingleBroker) -> None:
@@ -140,9 +142,38 @@ async def test_a_look_that_is_refused_leaves_its_message_to_the_next(broker: Sin
         broker.log_executor.release()
         with pytest.raises(BusyError):
             await held.first
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(REFUSED_MS / 1000 + 0.1)
         assert held.second.done()
         assert [each.offset for each in held.second.result()] == [0]
+
+
+async def test_what_refuses_one_look_refuses_no_more_than_one_a_second(
+    broker: SingleBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Held(broker, members=20) as held:
+        with monkeypatch.context() as damaged:
+            damaged.setattr(ReceivableMessageFinder, "find", _damaged)
+            await sent(broker, 1)
+            await asyncio.sleep(0.1)
+            refused = [sum(each.done() for each in held.receives)]
+            for _ in range(3):
+                await asyncio.sleep(REFUSED_MS / 1000)
+                refused.append(sum(each.done() for each in held.receives))
+        assert refused == [1, 2, 3, 4]
+        for each in held.receives[:4]:
+            with pytest.raises(UnavailableError, match="cannot be read now"):
+                each.result()
+        await asyncio.sleep(REFUSED_MS / 1000)
+        assert [each.offset for each in held.receives[4].result()] == [0]
+
+
+async def test_who_looks_while_another_is_refused_looks_again(loop: NetworkedLoop) -> None:
+    held = HeldReceives(loop, lambda: 0)
+    asked = PopRequest("g", "orders", 0, 1, 1, int((loop.time() + 20) * 1000))
+    seen, began = held.events, loop.time()
+    held.refused("orders", "g")
+    assert await held.wait(asked, None, seen)
+    assert loop.time() == began
 
 
 async def test_who_waits_gets_what_a_client_did_not_wait_for_once_it_is_visible(
@@ -190,11 +221,28 @@ async def test_who_only_asks_for_messages_takes_none_from_those_who_wait(
     waits = asyncio.ensure_future(member.bodies(hold=20))
     await asyncio.sleep(1)
     await sent(broker, 1)
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(NOTIFIED_MS / 1000 + 0.1)
     assert asks.done()
     assert asks.result()
     assert waits.done()
     assert waits.result() == [b"0"]
+
+
+async def test_a_message_that_one_member_is_told_of_and_takes_is_told_to_no_other(
+    broker: SingleBroker,
+) -> None:
+    await sent(broker, 0)
+    member = Member(broker)
+    deadline_ms = int((broker.loop.time() + 20) * 1000)
+    asked = PopRequest("g", "orders", 0, 1, 1, deadline_ms)
+    told = [asyncio.ensure_future(member.pop.has_messages(asked)) for _ in range(3)]
+    await asyncio.sleep(1)
+    await sent(broker, 1)
+    await asyncio.sleep(NOTIFIED_MS / 2000)
+    assert [each.done() for each in told] == [True, False, False]
+    assert await member.bodies(invisible_ms=60_000) == [b"0"]
+    await asyncio.sleep(20)
+    assert [each.result() for each in told] == [True, False, False]
 
 
 @pytest.mark.parametrize("ending", ["acknowledged", "changed", "given up"])
@@ -223,23 +271,25 @@ async def test_the_next_message_of_a_group_goes_though_nobody_waits_for_the_answ
 
 
 class Held:
-    """Two members whose requests for one message are held, the first for longer."""
+    """Members whose requests for one message are held, those of the first for longer."""
 
-    def __init__(self, broker: SingleBroker) -> None:
+    def __init__(self, broker: SingleBroker, members: int = 2) -> None:
         self.broker = broker
         self.member = Member(broker)
+        self._members = members
 
     async def __aenter__(self) -> Held:
         await sent(self.broker, 0)
-        self.first, self.second = (
-            asyncio.ensure_future(self.member.receive(1, hold=30)) for _ in range(2)
-        )
+        self.receives = [
+            asyncio.ensure_future(self.member.receive(1, hold=30)) for _ in range(self._members)
+        ]
+        self.first, self.second, *_ = self.receives
         await asyncio.sleep(1)
-        assert len(self.member.pop.held) == 2
+        assert len(self.member.pop.held) == self._members
         return self
 
     async def __aexit__(self, *_error: object) -> None:
-        for each in (self.first, self.second):
+        for each in self.receives:
             each.cancel()
 
     @property
@@ -258,6 +308,10 @@ class Held:
         async with self._pending().lock:
             yield
         await asyncio.sleep(0)
+
+
+async def _damaged(*_search: object) -> ReceivableMessages:
+    raise DamagedError("the log", 0, "its CRC is wrong")
 
 
 class _BusyOnce:

@@ -38,7 +38,7 @@ async def test_a_client_of_grpc_beyond_its_quota_leaves_calls_to_others(
     small = replace(GRPC, calls_max=6, held_sends_max=3)
     with patch.object(send_calls, "GRPC", small):
         async with service_of(broker) as service:
-            service.service.dispatcher._limits = small
+            service.service.dispatcher.budget.limits = small
             flood = [
                 asyncio.ensure_future(service.send(message(message_id=f"{number:010}")))
                 for number in range(5)

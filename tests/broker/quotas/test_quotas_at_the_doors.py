@@ -106,6 +106,24 @@ async def test_a_consumer_beyond_its_quota_is_given_messages_later(broker: Singl
     assert 1.4 < broker.loop.time() - began < 2.1
 
 
+async def test_the_filter_of_a_pull_beyond_its_quota_counts_as_that_of_any_held_pull(
+    broker: SingleBroker,
+) -> None:
+    await broker.create_topic("slow")
+    for _ in range(9):
+        await send(broker, "slow", 1)
+    await set_quota(broker, "topic.slow=consumeMessages=1")
+    await broker.pull("slow", 0, 0, maxMsgNums="9")
+    sql = {"expressionType": "SQL92", "subscription": "a > 1", "sysFlag": "6"}
+    late = broker.pull("slow", 0, 0, suspendTimeoutMillis="9000", **sql)
+    pulling = asyncio.ensure_future(late)
+    await asyncio.sleep(1)
+    long_polling = broker.broker.context.delivery.long_polling
+    assert long_polling._expression_sizes == len("a > 1")
+    await pulling
+    assert long_polling._expression_sizes == 0
+
+
 async def test_a_client_is_known_by_its_heartbeat(broker: SingleBroker) -> None:
     await broker.create_topic("t")
     await set_quota(broker, "client.10.0.0.7@88=produceMessages=1", "client.*=produceMessages=1000")

@@ -9,6 +9,8 @@ import orjson
 import pytest
 
 from broker.config.security_config import PERMISSIVE
+from broker.grpc.protocol import definition_pb2 as df
+from broker.grpc.protocol import service_pb2 as pb
 from broker.grpc.protocol.definition_pb2 import Code
 from broker.remoting.protocol.codes import RequestCode
 from tests.broker.grpc.single_service import SingleService, message, service_of
@@ -56,6 +58,30 @@ async def test_a_client_of_grpc_waits_for_its_answer(service: SingleService) -> 
     began = broker.loop.time()
     await service.send(message(message_id="another"))
     assert broker.loop.time() - began < 0.1
+
+
+async def test_a_client_of_grpc_that_pulls_waits_for_what_it_was_given_before(
+    service: SingleService,
+) -> None:
+    broker = service.broker
+    await sent(broker, 6)
+    await set_quota(broker, "client.client-1=consumeMessages=2")
+
+    async def pulled(offset: int) -> float:
+        """How long three messages take, in seconds."""
+        queue = df.MessageQueue(topic=df.Resource(name="orders"))
+        wanted = pb.PullMessageRequest(
+            group=df.Resource(name="readers"), message_queue=queue, offset=offset, batch_size=3
+        )
+        began = broker.loop.time()
+        answers = await service.raw("PullMessage", wanted.SerializeToString())
+        assert len(answers) == 1 + 3 + 1
+        return broker.loop.time() - began
+
+    assert await pulled(0) < 0.1
+    assert await pulled(3) == pytest.approx(0.5, abs=0.1)
+    service.metadata = {"x-mq-client-id": "client-2"}
+    assert await pulled(0) < 0.1
 
 
 async def test_who_owes_too_much_is_refused_over_each_wire(

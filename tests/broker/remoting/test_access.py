@@ -70,7 +70,8 @@ async def test_nobody_may_do_anything_without_an_account(
     loop: NetworkedLoop, tmp_path: Path
 ) -> None:
     async with running_broker(loop, tmp_path, **guarded(client=None)) as broker:
-        codes = {*broker.broker.handlers, RequestCode.FORWARD_GRPC, 4711}
+        of_grpc = {RequestCode.FORWARD_GRPC, RequestCode.CANCEL_GRPC}
+        codes = {*broker.broker.handlers, *of_grpc, 4711}
         for code in codes:
             answer = await broker.ask(code)
             assert denied(answer), (code, answer)

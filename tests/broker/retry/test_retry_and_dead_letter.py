@@ -13,6 +13,7 @@ from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.ext_fields import INT32_MAX
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.protocol.java_json import encode_json
+from broker.state.commands import DeleteGroup, DeleteTopic
 from store.message.record import MessageRecord, record_size
 from store.message.scheduled_topics import DELAYS_MS
 from tests.broker.made_up_records import made_up_record, put_into_a_body
@@ -202,6 +203,25 @@ async def test_what_could_be_sent_back_but_not_come_again_is_refused(
         assert (await next_of(broker, RETRY)).body == body
 
 
+async def test_nothing_is_stored_for_a_group_that_is_gone_once_the_message_is_read(
+    broker: SingleBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its retry topic would be there again."""
+    record = await first_message(broker)
+    context = broker.broker.context
+    load = context.reader.load
+
+    def load_without_the_group(*asked: Any) -> None:
+        commands = (DeleteGroup(GROUP, True, 1), DeleteTopic(RETRY, 1))
+        context.batcher.add_in_one_entry((), commands)
+        load(*asked)
+
+    monkeypatch.setattr(context.reader, "load", load_without_the_group)
+    answer = await send_back(broker, record)
+    assert answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+    assert context.batcher.topic(RETRY) is None
+
+
 async def test_a_retry_topic_that_is_closed_refuses(broker: SingleBroker) -> None:
     record = await first_message(broker)
     await broker.create_topic(RETRY, 1, perm=4)
@@ -225,6 +245,19 @@ async def test_what_a_client_returns_by_itself_waits_or_dies_like_what_it_sends_
     assert (await next_of(broker, RETRY, 1)).body == b"often"
     answer = await broker.send("%RETRY%strangers", 0, b"", "DELAY\x013\x02")
     assert answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+
+
+async def test_the_first_dead_letter_of_a_group_is_stored_once_though_it_is_sent_again(
+    broker: SingleBroker,
+) -> None:
+    """It creates the topic of the group's dead letters."""
+    await first_message(broker)
+    fields = {"j": "3", "l": "3"}
+    properties = "UNIQ_KEY\x01k\x02DELAY\x016\x02"
+    first = await broker.send(RETRY, 0, b"enough", properties, **fields)
+    again = await broker.send(RETRY, 0, b"enough", properties, **fields)
+    assert (again.code, again.ext) == (ResponseCode.SUCCESS, first.ext)
+    assert broker.broker.context.machine.end_offset(DEAD, 0) == 1
 
 
 async def test_attempts_are_counted_as_far_as_a_record_can_count(broker: SingleBroker) -> None:

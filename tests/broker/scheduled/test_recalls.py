@@ -298,3 +298,20 @@ async def test_nothing_is_recalled_before_all_members_know_how(
     assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
     assert "newer program on all members" in (answer.remark or "")
     assert (await recall(broker, handle)).code == 0
+
+
+async def test_nothing_is_recalled_once_a_member_does_not_know_how(
+    broker: SingleBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The member is added while the message is read."""
+    handle = await sent(broker, "k")
+    context = broker.broker.context
+    load = context.reader.load
+
+    def load_with_another_member(*asked: Any) -> None:
+        monkeypatch.setattr(context.recalls, "_known_by_all", lambda: False)
+        load(*asked)
+
+    monkeypatch.setattr(context.reader, "load", load_with_another_member)
+    assert (await recall(broker, handle)).code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert state(broker) == (1, 1)

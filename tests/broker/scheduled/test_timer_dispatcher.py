@@ -13,7 +13,9 @@ import pytest
 from broker.group_commit.pending_batch import StoredEarlier
 from broker.remoting.protocol.codes import ResponseCode
 from broker.remoting.protocol.frame import Frame
+from broker.scheduled import slot_rows
 from broker.scheduled.in_flight_timers import InFlightTimers
+from broker.scheduled.timer_dispatcher import TimerDispatcher
 from broker.scheduled.timer_wheel import DELAY_MS_MAX, SLOT_MS, SLOTS, queue_of, slot_of
 from dledger.errors import NotLeaderError, ProposeError
 from store.message.record import MessageRecord
@@ -106,6 +108,26 @@ async def test_a_time_that_is_past_is_now(broker: SingleBroker, properties: str)
     assert broker.broker.context.machine.state.timer.waiting == 0
 
 
+async def test_a_retry_that_comes_after_its_time_is_stored_once(broker: SingleBroker) -> None:
+    properties = f"UNIQ_KEY\x01k\x02TIMER_DELIVER_MS\x01{broker.wall_ms() + 500}\x02"
+    first = await broker.send("orders", 0, b"m", properties)
+    await asyncio.sleep(3)
+    again = await broker.send("orders", 0, b"m", properties)
+    assert (again.code, again.ext) == (ResponseCode.SUCCESS, first.ext)
+    await asyncio.sleep(1)
+    assert [record.body for record in await received(broker)] == [b"m"]
+
+
+async def test_another_message_with_the_key_of_one_that_has_waited_comes_at_once(
+    broker: SingleBroker,
+) -> None:
+    properties = f"UNIQ_KEY\x01k\x02TIMER_DELIVER_MS\x01{broker.wall_ms() + 500}\x02"
+    for body in (b"first", b"other"):
+        await broker.send("orders", 0, body, properties)
+        await asyncio.sleep(1)
+    assert [record.body for record in await received(broker)] == [b"first", b"other"]
+
+
 async def test_what_was_delivered_at_its_time_does_not_wait_when_it_is_sent_on(
     broker: SingleBroker,
 ) -> None:
@@ -145,7 +167,11 @@ async def test_a_time_that_cannot_be_is_refused(
     assert await received(broker) == []
 
 
-async def test_messages_arrive_in_order_of_time_however_they_are_sent(broker: SingleBroker) -> None:
+@pytest.mark.parametrize("rows_max", [slot_rows.ROWS_MAX, 5], ids=["", "few in memory"])
+async def test_messages_arrive_in_order_of_time_however_they_are_sent(
+    broker: SingleBroker, monkeypatch: pytest.MonkeyPatch, rows_max: int
+) -> None:
+    monkeypatch.setattr(slot_rows, "ROWS_MAX", rows_max)
     rng = Random(SEED)
     broker.now_ms += SLOT_MS - broker.wall_ms() % SLOT_MS - 10_000  # so a slot ends meanwhile
     ahead = [rng.choice((1, 20)) * rng.randrange(1000) for _ in range(200)]
@@ -235,6 +261,31 @@ async def test_a_message_stored_only_after_its_time_is_not_passed_over(
     await late
     found = await wait(broker, 2)
     assert [record.body for record in found] == [b"a", b"b"]
+
+
+async def test_a_clock_that_jumps_while_a_message_is_pending_makes_nobody_look_all_the_time(
+    broker: SingleBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = 0
+    find = TimerDispatcher._find
+
+    def counted(dispatcher: TimerDispatcher) -> None:
+        nonlocal looks
+        looks += 1
+        find(dispatcher)
+
+    monkeypatch.setattr(TimerDispatcher, "_find", counted)
+    day_ms = 86_400_000
+    await send_at(broker, broker.wall_ms() + 2 * day_ms, b"b")
+    broker.log_executor.hold()
+    pending = asyncio.ensure_future(send_at(broker, broker.wall_ms() + 900, b"a"))
+    await asyncio.sleep(0.1)
+    broker.now_ms += day_ms
+    await asyncio.sleep(3)
+    assert looks < 10
+    broker.log_executor.release()
+    await pending
+    assert [record.body for record in await wait(broker, 1)] == [b"a"]
 
 
 async def test_timed_messages_wait_in_a_topic_of_the_broker_s_own(broker: SingleBroker) -> None:

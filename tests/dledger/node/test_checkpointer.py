@@ -5,7 +5,11 @@ from __future__ import annotations
 import asyncio
 from unittest.mock import patch
 
+import pytest
+
 from dledger.node.checkpointer import EVIDENCE_SECONDS, MARK_SECONDS, Checkpointer
+from simulator.hosts.hash_state_machine import HashChainCheckpoint
+from store.errors import OutOfDescriptorsError
 from tests.dledger.node.member import Member
 
 
@@ -46,3 +50,35 @@ async def test_the_keeper_of_a_busy_node_looks_around_five_times_a_second(member
             member.propose()
             await asyncio.sleep(0.02)
         assert 8 <= looks.call_count <= 2 / MARK_SECONDS + 1
+
+
+async def test_a_checkpoint_is_saved_though_what_it_gives_up_cannot_be_removed_now(
+    member: Member, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def finish(_work: HashChainCheckpoint) -> None:
+        raise OutOfDescriptorsError("consumequeue/orders/0 cannot be opened now")
+
+    monkeypatch.setattr(HashChainCheckpoint, "finish", finish)
+    told: list[BaseException | None] = []
+    member.propose()
+    await asyncio.sleep(1)
+    member.node.checkpointer.checkpoint_then(told.append)
+    await asyncio.sleep(1)
+    assert told == [None]
+    assert member.node.failure is None
+    assert member.node.store.checkpoints.indexes == [member.node.core.commit_index]
+
+
+async def test_no_checkpoint_is_saved_of_a_state_that_was_found_wrong_meanwhile(
+    member: Member,
+) -> None:
+    """Those that are kept are just being chosen then."""
+    member.propose()
+    await asyncio.sleep(1)
+    member.log.hold()
+    member.node.checkpointer.checkpoint()
+    member.node.state_divergence.wrong = "queues"
+    member.log.release()
+    await asyncio.sleep(1)
+    assert member.node.store.checkpoints.indexes == []
+    member.node.state_divergence.wrong = ""

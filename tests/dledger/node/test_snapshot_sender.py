@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from dledger.node.executor import Executor
-from dledger.node.health import LOOK_SECONDS
+from dledger.node.health_monitor import LOOK_SECONDS
 from dledger.node.lifecycle import Lifecycle
 from dledger.node.snapshot_sender import (
     PIECE_BYTES,
@@ -28,7 +28,7 @@ from dledger.wire.service_messages import (
     ServiceMessage,
 )
 from simulator.engine.event_loop import VirtualLoop
-from store.errors import DamagedError, OutOfRangeError, StoreError
+from store.errors import DamagedError, OutOfDescriptorsError, OutOfRangeError, StoreError
 from store.replica import ReplicaStore
 from tests.dledger.raft.written_log import written_log
 from tests.support.fake_executor import FakeExecutor
@@ -187,6 +187,7 @@ def test_pieces_of_a_checkpoint_wait_for_their_turn_like_those_of_the_log() -> N
     [
         (DamagedError("index/0", 288, "row"), FetchStatus.MISSING, [7]),
         (OutOfRangeError("it has just expired"), FetchStatus.EXPIRED, []),
+        (OutOfDescriptorsError("it cannot be opened now"), FetchStatus.BUSY, []),
     ],
 )
 def test_what_rotted_has_not_expired_and_is_looked_at_at_once(

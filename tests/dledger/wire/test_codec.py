@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import tracemalloc
 from typing import Any
 
 import msgpack
@@ -24,7 +25,14 @@ from dledger.raft.messages import (
     VoteResponse,
 )
 from dledger.raft.replication_evidence import MemberEvidence
-from dledger.wire.codec import CRC, NUMBER_MAX, MessageEncoder, decode_message, seal
+from dledger.wire.codec import (
+    CRC,
+    EVIDENCE_BYTES_MAX,
+    NUMBER_MAX,
+    MessageEncoder,
+    decode_message,
+    seal,
+)
 from dledger.wire.service_messages import (
     CheckpointRequest,
     CheckpointResponse,
@@ -165,8 +173,27 @@ def test_a_bit_of_an_entry_that_flipped_before_it_was_sent_is_found() -> None:
         ([6, NUMBER_MAX + 1, 0, 0, b""], "out of range"),
         ("text", "no array that begins with a message kind"),
         ([], "no array that begins with a message kind"),
+        ([6, [], 1, 1, b""], "no msgpack: an array within an array"),
+        ([*range(16)], "no msgpack: 16 exceeds max_array_len"),
+        ([6, {1: 1}], "no msgpack: 1 exceeds max_map_len"),
+        (
+            [6, 1, 1, 1, bytes(EVIDENCE_BYTES_MAX + 1)],
+            "members hold has 8193 bytes, over 8192",
+        ),
     ],
 )
 def test_a_refused_message_says_what_is_wrong(fields: object, what: str) -> None:
     with pytest.raises(PeerError, match=what):
         decode_message(seal(msgpack.packb(fields)))
+
+
+@pytest.mark.parametrize("head", [b"\x9f", b"\x9f" * 400, b"\xdd\x00\x0f\xff\xff"])
+def test_a_frame_of_arrays_takes_no_memory_before_it_is_refused(head: bytes) -> None:
+    frame = seal(head + b"\x90" * (1 << 20))
+    tracemalloc.start()
+    try:
+        with pytest.raises(PeerError, match="no msgpack"):
+            decode_message(frame)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()

@@ -260,6 +260,23 @@ def test_a_list_that_cannot_be_read_leaves_what_was_read_before(
         read_serials("x")
 
 
+def test_a_list_that_is_gone_is_told_once_until_it_is_there_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each link asks every few seconds."""
+    path = tmp_path / "revoked"
+    revoked = RevokedCertificates(str(path))
+    path.write_text("0a\n")
+    assert "0A" in revoked
+    for times in (1, 2):
+        path.rename(tmp_path / "away")
+        for _ in range(3):
+            assert "0A" in revoked
+        assert caplog.text.count("No such file or directory") == times
+        (tmp_path / "away").rename(path)
+        assert "0A" in revoked
+
+
 async def raw_dialogue(port: int, said: bytes) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from simulator.faults.broker_faults import DAMAGE_KINDS
 from simulator.faults.broker_sequences import BROKER_SEQUENCE_KINDS
+from simulator.faults.damage_at_rest import DAMAGE_KINDS
 from simulator.faults.derived_file_damage import PARTS
 from simulator.faults.injector import FaultPlan
 from simulator.runs.profiles import PROFILES

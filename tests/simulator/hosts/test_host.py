@@ -20,6 +20,7 @@ from simulator.worlds.cluster import Cluster
 from simulator.worlds.outcome import Outcome
 from simulator.worlds.registry import Run
 from simulator.worlds.runner import play
+from store.errors import FatalDiskError
 
 CALM = FaultPlan((), 1.0)
 
@@ -197,6 +198,21 @@ def test_a_full_disk_stops_nobody_and_passes() -> None:
 
     outcome = run(script, seed=4)
     assert outcome.marks["refused: NoRoomError"] > 0
+
+
+def test_a_full_disk_is_no_excuse_for_a_node_that_stops() -> None:
+    """It may only keep one from a start."""
+
+    async def script(cluster: Cluster[Any]) -> None:
+        leader = await serving(cluster)
+        leader.fill_disk(0)
+        assert leader.node is not None
+        leader.node._lifecycle.fail(FatalDiskError("no room"))
+        await cluster.pass_time(1.0)
+
+    outcome = play(Run(1, plan=CALM).cluster(lambda _line: None), script)
+    assert outcome.violation is not None
+    assert "stops by itself: FatalDiskError('no room')" in outcome.violation
 
 
 def test_a_member_that_began_on_a_full_disk_takes_the_log_once_there_is_room() -> None:

@@ -292,6 +292,35 @@ def test_expiry_removes_files_of_which_no_row_is_needed(fs: SimulatedFileSystem)
     assert queue.read(8, 1) == b""
 
 
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_the_row_of_a_trimmed_message_can_be_read(fs: SimulatedFileSystem, on_disk: bool) -> None:
+    queues = flushed(fs, 10) if on_disk else queues_on(fs)
+    queue = queues.get_or_create("orders", 0)
+    queue.append(queue.end_offset, rows(queue.end_offset, 12 - queue.end_offset))
+    queue.first_offset = 11
+    assert [queue.read_trimmed(offset) for offset in range(11)] == [row(at) for at in range(11)]
+    assert [queue.read_trimmed(offset) for offset in (-1, 11, 12)] == [b""] * 3
+
+
+@pytest.mark.parametrize("how", ["removed", "wrong"])
+def test_the_row_of_a_trimmed_message_that_is_there_no_more_is_no_damage(
+    fs: SimulatedFileSystem, how: str
+) -> None:
+    queues = flushed(fs, 10)
+    damaged: list[int] = []
+    queues.tell_damage(damaged.append)
+    queue = queues.get_or_create("orders", 0)
+    queue.first_offset = 8
+    if how == "removed":
+        queue.release(8)
+    else:
+        file = fs.open(f"{QUEUE}/{0:020d}")
+        file.pwrite(bytes(4 * ROW_SIZE), 0)
+        file.close()
+    assert queue.read_trimmed(2) == b""
+    assert damaged == []
+
+
 def test_lengths_come_in_order(fs: SimulatedFileSystem) -> None:
     queues = queues_on(fs)
     for topic, queue_id in (("b", 10), ("b", 9), ("a", 3)):

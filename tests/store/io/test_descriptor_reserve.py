@@ -59,13 +59,24 @@ def test_files_are_opened_from_the_reserve(limited: Callable[[int], Limit], tmp_
     assert reserve.left == 1  # what was closed is in reserve before others can take it
 
 
+def test_files_are_read_from_the_reserve(limited: Callable[[int], Limit], tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"abc")
+    limited(1)
+    fs = OsFileSystem(None, DescriptorReserve(1, may_wait=lambda: False))
+    file = fs.open(f"{tmp_path}/a", writable=False)
+    assert file.pread(9, 0) == b"abc"
+    file.close()
+
+
 def test_that_nothing_is_left_is_no_failure_of_the_disk(
     limited: Callable[[int], Limit], tmp_path: Path
 ) -> None:
+    (tmp_path / "there").touch()
     limited(0)
     fs = OsFileSystem(None, DescriptorReserve(2, may_wait=lambda: False))
     for opening in (
         lambda: fs.open(f"{tmp_path}/a", create=True),
+        lambda: fs.open(f"{tmp_path}/there", writable=False),
         lambda: fs.sync_directory(str(tmp_path)),
         lambda: fs.sync_all(str(tmp_path)),
         lambda: fs.lock(f"{tmp_path}/lock"),

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from simulator.engine.disk import Fault, PowerLossError, SimulatedFileSystem
-from store.errors import DamagedError, FatalDiskError, OutOfRangeError, StoreError
+from store.errors import DamagedError, DiskFullError, FatalDiskError, OutOfRangeError, StoreError
 from store.io.filesystem import BLOCK_SIZE
 from store.io.os_filesystem import OsFileSystem
 from store.log.entry import HEADER_SIZE, Entry, EntryKind, build_entry
@@ -284,13 +284,48 @@ def reopened_without(fs: SimulatedFileSystem, calls: int, error: int | None) -> 
         fs.inject(Fault(calls, error))
     try:
         store.repair_entry(entry)
-    except (PowerLossError, FatalDiskError):
+    except (PowerLossError, FatalDiskError, DiskFullError):
         fs.crash()
         return open_store(fs)
     return None
 
 
-@pytest.mark.parametrize("error", [None, errno.EIO], ids=["killed", "disk error"])
+@pytest.mark.parametrize("operation", ["create", "pwrite", "datasync"])
+def test_an_entry_for_which_there_is_no_room_is_mended_once_there_is(operation: str) -> None:
+    """Where the file system writes over nothing in its place, that needs room, too."""
+    fs = simulated()
+    store, writer = written(fs)
+    rot(fs, store, writer.entries[5], 50)
+    fs.inject(Fault(1, errno.ENOSPC, operations={operation}))
+    with pytest.raises(DiskFullError, match="no room for a damaged entry"):
+        store.repair_entry(writer.entries[5])
+    store.append(writer.make_many(1))
+    store.sync()
+    store.repair_entry(writer.entries[5])
+    assert damaged(store) == []
+    fs.power_loss(keep=0.0)
+    assert contents(open_store(fs)) == data_of(writer.entries)
+
+
+def test_padding_for_which_there_is_no_room_stays_damaged_until_there_is() -> None:
+    fs = simulated()
+    store, writer = written(fs)
+    last = next(
+        entry
+        for entry, after in zip(writer.entries, writer.entries[1:], strict=False)
+        if after.position > entry.end
+    )
+    rot(fs, store, last, last.size + 2)
+    fs.inject(Fault(1, errno.ENOSPC, operations={"pwrite"}))
+    assert not store.repair_row(last.index)
+    assert damaged(store) == [last.index]
+    assert store.repair_row(last.index)
+    assert damaged(store) == []
+
+
+@pytest.mark.parametrize(
+    "error", [None, errno.EIO, errno.ENOSPC], ids=["killed", "disk error", "full"]
+)
 def test_an_entry_that_reads_as_whole_after_a_failure_is_durable(error: int | None) -> None:
     """The page cache may hold what the disk lacks, and be clean: nothing writes it by itself."""
     for calls in count(1):

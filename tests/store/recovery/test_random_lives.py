@@ -17,6 +17,7 @@ import pytest
 from simulator.engine.disk import Fault, PowerLossError, SimulatedFileSystem
 from simulator.engine.disk_file import SimulatedFile
 from store.errors import FatalDiskError, StoreError
+from store.log import room_ahead
 from store.log.entry import Entry
 from store.recovery.recovery import Recovery
 from store.replica import ReplicaStore
@@ -290,8 +291,12 @@ class Lives:
             store.expire(self.writer.entries[kept].position)
 
 
+@pytest.mark.parametrize("large_append", [1, room_ahead.LARGE_APPEND])
 @pytest.mark.parametrize("seed", range(FIRST, LAST + 1))
-def test_what_was_durable_is_there_in_the_next_life(seed: int) -> None:
+def test_what_was_durable_is_there_in_the_next_life(
+    seed: int, large_append: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room_ahead, "LARGE_APPEND", large_append)
     print(f"repeat it with: LIVES_SEEDS={seed}-{seed} python -m pytest {__file__}")
     Lives(seed).run()
 

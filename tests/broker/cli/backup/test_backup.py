@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -73,6 +75,20 @@ def test_a_backup_is_listed_and_restored(
     assert [each["replica"] for each in done["replicas"]] == [f"broker-a/n{k}" for k in range(3)]
     assert run("verify", str(target))["consistent"] is True
     assert sorted(path.name for path in tmp_path.glob("target*")) == ["target"]
+
+
+def test_a_restore_onto_a_link_fills_the_directory_behind_it(
+    run: Any, snapshots: list[Path], tmp_path: Path
+) -> None:
+    disk = tmp_path / "disk/data"
+    disk.mkdir(parents=True)
+    link = tmp_path / "data"
+    link.symlink_to(disk)
+    run("restore", str(snapshots[0]), "--to", str(link), "--nodes", "1", *PORTS)
+    assert link.is_symlink()
+    assert (disk / "broker-a/n0/commitlog").is_dir()
+    assert run("verify", str(link))["consistent"] is True
+    assert sorted(path.name for path in disk.parent.iterdir()) == ["data"]
 
 
 def test_of_several_groups_one_replica_each_is_enough(
@@ -230,6 +246,25 @@ def test_pruning_keeps_what_the_newest_need(
         "restore", url, "--backup", made[0], "--to", str(tmp_path / "target"), code=1
     )
     run("restore", url, "--to", str(tmp_path / "target"), "--nodes", "1", *PORTS)
+
+
+def test_what_cannot_be_listed_makes_no_backup(
+    run: Any, url: str, snapshots: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the backup would look whole without these files."""
+    whole = os.scandir
+
+    def unreadable(path: Any = ".") -> Any:
+        if str(path).endswith("/consumequeue"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return whole(path)
+
+    monkeypatch.setattr(os, "scandir", unreadable)
+    why = run("backup", "create", url, "--snapshot", str(snapshots[0]), code=1)
+    assert f"{snapshots[0]}/consumequeue: Input/output error" in why
+    assert objects(url) == {}
+    monkeypatch.undo()
+    run("backup", "create", url, "--snapshot", str(snapshots[0]))
 
 
 def test_a_list_that_leads_elsewhere_is_refused() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from broker.client.config import ConsumerConfig
+from broker.client.consumer.group_membership import Share
+from broker.client.errors import ClosedError
 from broker.remoting.connection import Connection
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.ext_fields import ext_int
@@ -109,4 +111,39 @@ async def test_a_broker_that_leads_no_more_is_read_at_full_speed_while_no_name_s
         began = loop.time()
         assert len(await take(consumer, 49)) == 49
         assert loop.time() - began < 1
+    await cluster.close()
+
+
+async def test_a_queue_that_goes_makes_room_for_the_others(loop: NetworkedLoop) -> None:
+    cluster, broker = await start(loop, queues=2)
+    config = ConsumerConfig(buffered_bytes_max=1)
+    async with new_consumer(config=config) as consumer:
+        await asyncio.sleep(1)
+        for queue_id, body in enumerate((b"a", b"b")):
+            broker.store(TOPIC, queue_id, body)
+            await asyncio.sleep(1)
+        assert await take(consumer, 1) == [b"a"]
+        stays = consumer.queues[0]
+        await consumer._assign(Share(TOPIC, [stays], has_others=True))
+        broker.store(TOPIC, 0, b"c")
+        async with asyncio.timeout(5):
+            assert await take(consumer, 1) == [b"c"]
+    await cluster.close()
+
+
+async def test_several_tasks_take_batches_of_one_consumer(loop: NetworkedLoop) -> None:
+    cluster, broker = await start(loop, queues=1)
+    consumer = new_consumer()
+    await consumer.start()
+    tasks = [asyncio.ensure_future(consumer.next_batch()) for _ in range(4)]
+    await asyncio.sleep(1)
+    tasks.pop().cancel()
+    for count, body in enumerate((b"a", b"b"), 1):
+        broker.store(TOPIC, 0, body)
+        await asyncio.sleep(1)
+        assert sum(task.done() for task in tasks) == count
+    await consumer.close()
+    await asyncio.sleep(1)
+    *_, last = (task.exception() for task in tasks)
+    assert isinstance(last, ClosedError)
     await cluster.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from broker.client.consumer.consumer import Consumer
@@ -105,6 +107,22 @@ async def test_a_consumer_goes_back_to_a_time(loop: NetworkedLoop) -> None:
         await consumer.rewind(NOW_MS + 1)
         assert await take(consumer, 2) == [b"b", b"c"]
     assert broker.group.offsets == {("G", TOPIC, 0): 2}
+    await cluster.close()
+
+
+async def test_a_consumer_goes_back_before_what_it_has_committed(loop: NetworkedLoop) -> None:
+    cluster, broker = await start(loop, queues=1)
+    broker.store(TOPIC, 0, b"a", b"b", b"c")
+    async with new_consumer() as consumer:
+        assert await take(consumer, 3) == [b"a", b"b", b"c"]
+        assert await consumer.commit()
+        assert broker.group.offsets == {("G", TOPIC, 0): 2}
+        await consumer.rewind(NOW_MS + 1)
+        async with asyncio.timeout(60):
+            assert await take(consumer, 2) == [b"b", b"c"]
+        await consumer.rewind(NOW_MS)
+        assert await consumer.commit()
+        assert broker.group.offsets == {("G", TOPIC, 0): 0}
     await cluster.close()
 
 

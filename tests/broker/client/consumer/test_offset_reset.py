@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from broker.client.config import ConsumerConfig
 from broker.client.consumer.offset_reset_body import reset_offsets
 from broker.remoting.protocol.errors import FieldError
 from tests.broker.client.consumer.consumers import TOPIC, new_consumer, start, take
@@ -48,6 +49,41 @@ async def test_what_came_before_the_reset_can_no_longer_be_acknowledged(
         await asyncio.sleep(1)
         consumer.acknowledge(batch.queue, batch.next_offset)
     assert broker.group.offsets["G", TOPIC, 0] == 0
+    await cluster.close()
+
+
+async def test_a_reset_counts_for_a_queue_that_comes_back_from_another_member(
+    loop: NetworkedLoop,
+) -> None:
+    cluster, broker = await start(loop, queues=2)
+    async with new_consumer(number=1) as first:
+        for queue_id in range(2):
+            broker.store(TOPIC, queue_id, b"a", b"b")
+        await take(first, 4)
+        async with new_consumer(number=2) as second:
+            await asyncio.sleep(5)
+            (theirs,) = second.queues
+            broker.reset_group("G", TOPIC, theirs.queue_id, 0)
+            # The other member goes before it acknowledges anything.
+        await asyncio.sleep(5)
+        assert len(first.queues) == 2
+        async with asyncio.timeout(60):
+            assert await take(first, 2) == [b"a", b"b"]
+    await cluster.close()
+
+
+async def test_batches_from_before_a_reset_are_handed_out_no_more(loop: NetworkedLoop) -> None:
+    """Nor while the fetcher of the queue still ends."""
+    cluster, broker = await start(loop, queues=1)
+    broker.store(TOPIC, 0, b"a", b"b")
+    async with new_consumer(config=ConsumerConfig(pull_messages_max=1)) as consumer:
+        batch = await consumer.next_batch()
+        await asyncio.sleep(1)  # the next one is here
+        moving = asyncio.ensure_future(consumer._begin_again({batch.queue: 0}))
+        await asyncio.sleep(0)
+        async with asyncio.timeout(60):
+            assert await take(consumer, 2) == [b"a", b"b"]
+        await moving
     await cluster.close()
 
 

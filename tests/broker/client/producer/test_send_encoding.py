@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.client.client_identity import ClientIdentity, UniqueKeys, unique_keys
+from broker.client.errors import IllegalMessageError
 from broker.client.message import Message
 from broker.client.producer.send_encoding import (
     SendTemplates,
@@ -85,9 +87,17 @@ def test_a_template_makes_the_same_header_as_a_mapping() -> None:
 
 
 def test_a_batch_header_says_that_it_is_one() -> None:
-    head = SendTemplates("G", "T", 4).batch.encode(0, 1, 0, (*batch_values(99), 5))
+    head = SendTemplates("G", "T", 4).batch.encode(0, 1, 0, (*batch_values(99, 1), 5))
     header = decode_frame(head).ext
-    assert (header["m"], header["g"], header["e"]) == ("true", "99", "5")
+    assert (header["m"], header["f"], header["g"], header["e"]) == ("true", "1", "99", "5")
+
+
+def test_a_batch_has_one_compression_because_only_its_header_names_it() -> None:
+    plain, compressed = Message("T", b"x"), Message("T", b"x", compressed=1)
+    batch_body([compressed, compressed], PREFIX, 1)
+    for batch in ([plain, compressed], [compressed, plain]):
+        with pytest.raises(IllegalMessageError, match="compressed alike"):
+            batch_body(batch, PREFIX, 1)
 
 
 def test_each_unique_key_follows_the_one_before_until_the_count_begins_anew() -> None:

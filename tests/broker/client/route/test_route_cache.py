@@ -400,6 +400,31 @@ async def test_connections_to_brokers_that_lead_no_more_are_closed_once_nothing_
     await cluster.close()
 
 
+async def test_an_older_route_of_another_topic_keeps_no_connection_to_the_old_leader(
+    loop: NetworkedLoop,
+) -> None:
+    """It would hold a broker that drains until that topic is looked up, for up to 30 s."""
+    cluster = Cluster(loop)
+    cluster.topics.update({"T": 1, "U": 1})
+    (old,) = await cluster.start(1)
+    remoting = RemotingClient(loop)
+    routes = Routes(loop, remoting, [NAME_SERVER], Random(1))
+    for topic in ("T", "U"):
+        await routes.get(topic)
+    queue = {"topic": "T", "queueId": "0"}
+    await remoting.invoke(old.address, RequestCode.GET_MAX_OFFSET, queue)
+    old.leading = False
+    new = await cluster.add(old.group)
+    await routes.refresh("T")
+    await remoting.invoke(new.address, RequestCode.GET_MAX_OFFSET, queue)
+    await asyncio.sleep(LEAVE_SECONDS + 0.1)
+    assert not old.server.connections
+    assert new.server.connections
+    routes.close()
+    await remoting.close()
+    await cluster.close()
+
+
 async def test_a_connection_is_left_a_second_after_the_last_change_of_a_route(
     loop: NetworkedLoop,
 ) -> None:

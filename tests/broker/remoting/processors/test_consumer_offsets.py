@@ -104,12 +104,12 @@ async def test_offsets_have_a_limit_and_known_ones_move_on(
     loop: NetworkedLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few = replace(STATE, offsets_max=1)
-    monkeypatch.setattr("broker.ingest.state_quota.STATE", few)
-    monkeypatch.setattr("broker.delivery.fetch.STATE", few)
+    monkeypatch.setattr("broker.delivery.offset_quota.STATE", few)
 
     async with running_broker(loop, tmp_path) as broker:
         await stored(broker)
-        await committed(broker, "1")
+        answers = await asyncio.gather(committed(broker, "1"), committed(broker, "0", queueId="2"))
+        assert [answer.code for answer in answers] == [0, ResponseCode.SYSTEM_ERROR]
         refused = await committed(broker, "0", queueId="1")
         assert refused.code == ResponseCode.SYSTEM_ERROR
         assert "there are 1 offsets of groups, at most 1 are allowed" in (refused.remark or "")

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from base64 import b64encode
+from collections.abc import Coroutine
 from typing import Any
 
 import orjson
 import pytest
 
+from broker.errors import Refusal
 from broker.limits import CONSUME
 from broker.pop.receipt_handle import ReceiptHandle
+from broker.remoting.connection import Connection
 from broker.remoting.processors import pop_message
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.frame import Frame
+from dledger.node.state_machine import Leadership
+from dledger.raft.raft_state import Role
 from tests.broker.pop.pop_client import sent
 from tests.broker.single_broker import SingleBroker, messages
 
@@ -70,6 +75,52 @@ async def test_messages_are_received_and_acknowledged(broker: SingleBroker) -> N
     assert (await ack(broker, zero)).code == ResponseCode.NO_MESSAGE
     again = messages(await pop(broker))
     assert [(each.body, each.reconsume_times) for each in again] == [(b"0", 1), (b"2", 0)]
+
+
+@pytest.mark.parametrize("code", [RequestCode.POP_MESSAGE, RequestCode.NOTIFICATION])
+async def test_a_held_request_keeps_its_fields_and_no_body(
+    broker: SingleBroker, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: list[Frame] = []
+    answered = pop_message._answered
+
+    def noted(connection: Connection, request: Frame, work: Any) -> Coroutine[Any, Any, None]:
+        held.append(request)
+        return answered(connection, request, work)
+
+    monkeypatch.setattr(pop_message, "_answered", noted)
+    await broker.create_topic("orders", 1)
+    fields = PLACE | {"maxMsgNums": "1", "invisibleTime": "10000", "pollTime": "9000"}
+    asking = asyncio.ensure_future(broker.ask(code, fields, bytes(100_000)))
+    await asyncio.sleep(1)
+    (request,) = held
+    assert (request.ext, request.body) == (fields, b"")
+    await broker.send("orders", 0, b"x")
+    assert (await asking).code == ResponseCode.SUCCESS
+
+
+@pytest.mark.parametrize("code", [RequestCode.POP_MESSAGE, RequestCode.NOTIFICATION])
+async def test_a_request_is_forwarded_whole(broker: SingleBroker, code: int) -> None:
+    """Also one that was held here until the node led no more."""
+    await broker.create_topic("orders", 1)
+    fields = PLACE | {"maxMsgNums": "1", "invisibleTime": "10000", "pollTime": "9000"}
+    asking = [asyncio.ensure_future(broker.ask(code, fields))]
+    await asyncio.sleep(1)
+    forwarded: list[Frame] = []
+
+    def forward(_connection: Connection, request: Frame, _error: Refusal) -> bool:
+        forwarded.append(request)
+        return True
+
+    (connection,) = broker.server.connections
+    connection.forward = forward
+    term = broker.broker.context.batcher.term
+    broker.broker.leadership_changed(Leadership(Role.FOLLOWER, term + 1, None, False))
+    asking.append(asyncio.ensure_future(broker.ask(code, fields)))
+    await asyncio.sleep(1)
+    assert [each.ext for each in forwarded] == [fields, fields]
+    for each in asking:
+        each.cancel()
 
 
 async def test_messages_of_several_queues_have_a_start_each(broker: SingleBroker) -> None:

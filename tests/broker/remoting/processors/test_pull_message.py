@@ -274,6 +274,13 @@ async def test_a_negative_carried_offset_is_no_offset(broker: SingleBroker) -> N
     assert broker.broker.context.machine.state.offset("readers", "orders", 0) is None
 
 
+async def test_a_pull_without_a_group_commits_nothing(broker: SingleBroker) -> None:
+    await sent(broker, 3)
+    await broker.pull("orders", 0, 3, sysFlag="5", commitOffset="3", consumerGroup="")
+    await asyncio.sleep(1.1)
+    assert broker.broker.context.machine.state.offset_count == 0
+
+
 async def test_messages_that_are_no_longer_in_memory_come_from_the_log(
     loop: NetworkedLoop, tmp_path: Path
 ) -> None:

@@ -144,6 +144,13 @@ async def test_messages_with_a_key_come_newest_first(broker: SingleBroker) -> No
     assert [r.body for r in messages(await queried(broker, "b"))] == [b"a b"]
 
 
+@pytest.mark.parametrize("most", [0, -1, -(2**63)])
+async def test_who_asks_for_no_message_gets_none(broker: SingleBroker, most: int) -> None:
+    """A number below 0 counts from the end of what is found, which has no limit."""
+    await three_orders(broker)
+    assert (await queried(broker, "a", maxNum=str(most))).code == ResponseCode.QUERY_NOT_FOUND
+
+
 @pytest.mark.parametrize("cut", [0, 40, 44, 72, 100])
 async def test_keys_are_not_denied_while_their_file_is_cut_short_and_are_found_again(
     loop: NetworkedLoop, tmp_path: Path, cut: int

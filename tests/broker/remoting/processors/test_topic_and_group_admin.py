@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
+from broker.group_commit.batcher import PIPELINE_ENTRIES
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from tests.broker.single_broker import SingleBroker, messages, running_broker, send_ext
 from tests.support.virtual_network import NetworkedLoop
@@ -137,6 +139,24 @@ async def test_a_deleted_topic_created_again_goes_on_where_it_ended(
 async def _holds_one_new_message(broker: SingleBroker) -> None:
     (record,) = messages(await broker.pull("orders", 0, 1))
     assert (record.body, record.queue_offset) == (b"new", 1)
+
+
+async def test_a_message_behind_the_deletion_of_its_topic_is_kept(broker: SingleBroker) -> None:
+    """The message creates the topic again. Both requests wait together for room in the pipeline."""
+    await broker.create_topic("orders")
+    broker.log_executor.hold()
+    asked = []
+    for _ in range(PIPELINE_ENTRIES):
+        asked.append(asyncio.ensure_future(broker.send("bills", 0, b"fills the pipeline")))
+        await asyncio.sleep(0.1)
+    deletion = broker.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "orders"})
+    asked += map(asyncio.ensure_future, (deletion, broker.send("orders", 0, b"new")))
+    await asyncio.sleep(0.1)
+    broker.log_executor.release()
+    answers = await asyncio.gather(*asked)
+    assert [answer.code for answer in answers] == [ResponseCode.SUCCESS] * len(asked)
+    (record,) = messages(await broker.pull("orders", 0, 0))
+    assert record.body == b"new"
 
 
 async def test_the_announcement_changes_with_the_topics(broker: SingleBroker) -> None:

@@ -1,10 +1,7 @@
-"""Single faults of brokers: clients, NameServers, clocks, flapping links, damaged disks."""
+"""Single faults of a group of brokers: clients, NameServers, clocks, links, disk errors."""
 
 from __future__ import annotations
 
-from random import Random
-
-from simulator.faults.derived_file_damage import CHECKPOINTS, KEYS, QUEUES, WAYS
 from simulator.faults.injector import Fault, FaultInjector, at_a_host
 
 NAME_SERVER = "ns"
@@ -52,16 +49,6 @@ def _flapping(injector: FaultInjector) -> None:
         injector.later(3.0, "heal")
 
 
-def _share(rng: Random) -> float:
-    """A place in the log, as a share with few digits for the schedule."""
-    return round(rng.random(), 3)
-
-
-def _damage_to(part: str) -> Fault:
-    """Damage to derived files of that part."""
-    return at_a_host("damage-file", lambda _rng: part, lambda rng: rng.choice(WAYS), _share)
-
-
 BROKER_ONLY_KINDS: dict[str, Fault] = {
     "client crash": Fault(_client_crash),
     "client pause": Fault(_client_pause),
@@ -73,17 +60,3 @@ BROKER_ONLY_KINDS: dict[str, Fault] = {
     "sync error": at_a_host("fail-operation", lambda _: "datasync", lambda rng: rng.randint(1, 10)),
     "read error": at_a_host("fail-operation", lambda _: "pread", lambda rng: rng.randint(1, 20)),
 }
-DAMAGE_KINDS: dict[str, Fault] = {
-    "bit flip": at_a_host("flip-bit", _share, lambda rng: rng.randrange(8)),
-    "file lost": at_a_host("lose-file", _share),
-    "file cut short": at_a_host("cut-file", _share),
-    "files swapped": at_a_host("swap-files", _share, _share),
-    "misdirected write": at_a_host("misdirect-write", _share, _share),
-    "unreadable sector": at_a_host("lose-sector", _share),
-    "checkpoint damaged": _damage_to(CHECKPOINTS),
-    "ConsumeQueue damaged": _damage_to(QUEUES),
-    "key index damaged": _damage_to(KEYS),
-    "entry index damaged": _damage_to("index"),
-}
-"""Damage at rest, within the bounds of ``faults/disk_damage.py``; a run has it only on request.
-"""

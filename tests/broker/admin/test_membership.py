@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.admin.group_members import member_addresses
+from broker.admin.membership import member_addresses
 from broker.config.node_addresses import Member
 from broker.config.node_config import NodeConfig
 from broker.remoting.protocol.codes import RequestCode, ResponseCode

@@ -1,4 +1,4 @@
-"""Limits of requests by operators and their tools: admin requests, metrics, HTTP."""
+"""Limits of admin requests, metrics and the console."""
 
 from __future__ import annotations
 
@@ -59,34 +59,6 @@ ADMIN = AdminLimits()
 
 
 @dataclass(frozen=True, slots=True)
-class QuotaLimits:
-    """Limits of quotas, and of their memory."""
-
-    quotas_max: int = 1_000
-    """Quota settings in the replicated state, with unset ones that still have a name."""
-
-    buckets_max: int = 10_000
-    """Accounts, topics and clients whose use is tracked. Above that half are dropped: clients
-    first, of these idle ones, then the oldest."""
-
-    wait_seconds_max: float = 2.0
-    """How long one answer is held back, and when a long poll in debt looks again: clients of
-    RocketMQ wait for three seconds."""
-
-    debt_seconds_max: float = 10.0
-    """The largest debt, in seconds of a quota. Sends beyond it are refused, because an answer could
-    not come in time. One-way requests wait for any time.
-    """
-
-    pause_seconds_max: float = 0.5
-    """How long nothing is read from a client in debt that waits for an answer. Together with
-    ``wait_seconds_max`` an answer comes before RocketMQ's clients give up."""
-
-
-QUOTAS = QuotaLimits()
-
-
-@dataclass(frozen=True, slots=True)
 class MetricLimits:
     """Limits of ``/metrics``. A series is one line for each combination of labels. Series above a
     limit are summed in one, whose labels are ``(other)``."""
@@ -138,63 +110,3 @@ class ConsoleLimits:
 
 
 CONSOLE = ConsoleLimits()
-
-
-@dataclass(frozen=True, slots=True)
-class HttpLimits:
-    """Limits of the HTTP port of a broker."""
-
-    connections_max: int = 512
-    """Open connections; the server closes further ones at once."""
-    backlog: int = 128
-    """Connections that wait to be accepted."""
-    handshakes_max: int = 128
-    """As :attr:`RemotingLimits.handshakes_max`."""
-    kernel_unsent: int = 128 * 1024
-    """As :attr:`RemotingLimits.kernel_unsent`."""
-    piece_bytes: int = 16 << 10
-    """Bytes that are read at a time. Of bytes that are not HTTP, so many are kept until the
-    connection ends."""
-
-    idle_seconds: float = 60.0
-    """A connection without a request with all its headers is closed after this time."""
-
-    headers_max: int = 64
-    """Headers of one request; each has at most 8,190 bytes."""
-
-    stall_seconds: float = 20.0
-    """A connection is closed after this time without a byte of a body, or of an answer that the
-    peer reads."""
-
-    body_bytes_per_second: int = 16 << 10
-    """The least rate of a body that takes longer than ``stall_seconds``."""
-
-    memory_max: int = 64 << 20
-    """Bytes of requests and answers in memory, of all connections together; above that a request is
-    refused as busy. One request of the largest size always fits."""
-
-    held_sends_max: int = 128
-    """Of the requests, sends of clients beyond a quota; further ones are refused as busy."""
-    held_bytes_max: int = 16 << 20
-    """Of the bytes, those of such sends."""
-
-    free_bytes: int = 64 << 10
-    """The first bytes of each request and answer are not counted: a small one always fits."""
-
-    containers_max: int = 1000
-    """Objects and lists in one request, which needs three. Eight megabytes of them, at 300 ns each,
-    would block the event loop for as long as an election."""
-
-    strings_max: int = 50_000
-    """Strings in one request. All properties of a message together have at most 32,767 bytes."""
-
-    snapshots_max: int = 8
-    """Snapshots in a node's own directory of snapshots."""
-
-    path_size_max: int = 4096
-    """Characters of a path, as on Linux."""
-    path_depth_max: int = 64
-    """Levels of a path."""
-
-
-HTTP = HttpLimits()

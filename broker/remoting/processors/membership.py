@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker.admin.group_members import members_json, parse_member
+from broker.admin.membership import members_json, parse_member
 from broker.config.node_config import NODE_NAME
 from broker.context import BrokerContext
 from broker.remoting.connection import Connection

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.recovery.log_scan import nonzero_length
+from store.recovery.torn_tail import nonzero_length
 
 PIECES = st.tuples(
     st.sampled_from([b"\0", b"x", b"x\0"]), st.sampled_from([0, 1, 2047, 4095, 4096])

@@ -1,0 +1,103 @@
+"""A node is replaced only by one that is there, by the command and by the console."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import orjson
+import pytest
+
+from broker.cli.command_line import run_command
+from broker.cli.commands import member
+from broker.cli.terminal.command_error import CommandError
+from broker.cluster_admin.admin_client import AdminClient, UnreachableError
+from broker.console.actions.members import Replace
+from broker.remoting.protocol.codes import RequestCode
+from broker.remoting.protocol.frame import Frame
+
+LEADER, LOST, NEW, OTHERS = "a:1", "a:2", "a:3", "b:1"
+
+
+class Group(AdminClient):
+    """broker-a, whose n2 is lost; a new n2 waits at :data:`NEW`. Notes the changes of members."""
+
+    def __init__(self) -> None:
+        self.changes: list[str] = []
+
+    async def masters(self, cluster: str | None = None) -> dict[str, str]:
+        return {"broker-a": LEADER}
+
+    async def ask(
+        self,
+        address: str,
+        code: RequestCode,
+        ext: Mapping[str, object] | None = None,
+        *_given: Any,
+        **_named: Any,
+    ) -> Frame:
+        if code == RequestCode.GET_BROKER_RUNTIME_INFO:
+            name = {NEW: "broker-a", OTHERS: "broker-b"}.get(address)
+            if name is None:
+                raise UnreachableError(f"cannot connect to {address}")
+            own = orjson.dumps({"peer": "p", "client": address, "http": "h"}).decode()
+            return answer(
+                {"table": {"raftGroup": name, "raftNode": "n2", "raftOwnMember": own}},
+            )
+        if code == RequestCode.CHANGE_GROUP_MEMBERS:
+            self.changes.append(str((ext or {})["action"]))
+        voters = ["n0", "n1", *([] if self.changes[-1:] == ["remove"] else ["n2"])]
+        place = {"address": LOST, "peer": "p", "http": "h", "lag_entries": 0, "incarnation": "1"}
+        return answer(
+            {
+                "group": "broker-a",
+                "node": "n0",
+                "leader": "n0",
+                "voters": voters,
+                "old_voters": [],
+                "learners": [],
+                "members": {"n2": place},
+            }
+        )
+
+
+def answer(document: object) -> Frame:
+    return Frame(0, 1, body=orjson.dumps(document))
+
+
+@pytest.mark.parametrize(
+    ("address", "told"), [("a:9", "cannot connect to a:9"), (OTHERS, "at b:1 is broker-b/n2")]
+)
+async def test_the_console_removes_nothing_for_a_mistyped_address(address: str, told: str) -> None:
+    group = Group()
+    visit: Any = SimpleNamespace(admin=group)
+    values = {"group": "broker-a", "node": "n2", "address": address}
+    with pytest.raises(CommandError, match=told):
+        await Replace().run(visit, values)
+    assert group.changes == []
+
+
+async def test_the_console_replaces_a_node_by_the_new_one() -> None:
+    group = Group()
+    visit: Any = SimpleNamespace(admin=group)
+    await Replace().run(visit, {"group": "broker-a", "node": "n2", "address": NEW})
+    assert group.changes == ["remove", "add"]
+
+
+def test_the_command_removes_nothing_for_a_mistyped_address(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    group = Group()
+
+    def run(_namesrv: str, work: Callable[[AdminClient], Coroutine[Any, Any, Any]]) -> Any:
+        return asyncio.run(work(group))
+
+    monkeypatch.setattr(member, "run_admin", run)
+    monkeypatch.setattr(member, "local_cluster", lambda *_: None)
+    assert run_command(["member", "replace", "broker-a", "n2", "a:9"]) == 1
+    assert "cannot connect to a:9" in capsys.readouterr().err
+    assert group.changes == []
+    assert run_command(["member", "replace", "broker-a", "n2", NEW]) == 0
+    assert group.changes == ["remove", "add"]
