@@ -95,6 +95,9 @@ class RemoteFile:
 
     append_direct = pwrite
 
+    def allocate(self, size: int, position: int) -> bool:  # noqa: ARG002 - of the interface
+        raise read_only_error(self._path)
+
     def begin_append(
         self,
         data: Bytes,  # noqa: ARG002 - of the interface

@@ -10,6 +10,7 @@ from broker.group_commit.batcher import ENTRY_BYTES, PIPELINE_ENTRIES
 from broker.group_commit.pending_batch import QueueMessages
 from broker.limits import PRODUCE
 from broker.state.commands import (
+    Command,
     CommitOffset,
     DeleteGroup,
     DeleteTopic,
@@ -97,7 +98,7 @@ def test_messages_and_commands_together_are_one_entry_however_full_the_last_one_
 
 def test_an_entry_that_deletes_a_topic_has_no_messages(room: Room) -> None:
     """Its messages are applied before its commands, whichever came first."""
-    deletion = [DeleteGroup("g", True, 1), DeleteTopic("t", 1)]
+    deletion: list[Command] = [DeleteGroup("g", True, 1), DeleteTopic("t", 1)]
     creation = PutTopic.of(TopicConfig("t"), 2)
     room.add(b"before")
     room.batcher.add_in_one_entry((), deletion)
