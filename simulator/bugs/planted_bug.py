@@ -188,11 +188,12 @@ class Finding:
 
 
 @contextmanager
-def planted(bug: Bug) -> Iterator[None]:
-    """Plants the bug while it is open."""
+def planted(bug: Bug | None) -> Iterator[None]:
+    """Plants the bug, if there is one, while it is open."""
     patch = Patch()
     try:
-        bug.plant(patch)
+        if bug is not None:
+            bug.plant(patch)
         yield
     finally:
         patch.undo()
