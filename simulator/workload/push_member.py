@@ -235,7 +235,7 @@ class PushMember:
             if len(process_queue.waiting) >= WAITING_MAX or not self._may_consume(process_queue):
                 await asyncio.sleep(0.05)
                 continue
-            asked_at = self._listener.now
+            asked_at = self._client_host.true_time
             try:
                 leader = self._routes.leader(queue)
                 answer = await self._wire.pull(

@@ -68,20 +68,13 @@ class FilteringGroupListener(DeliveryForwarder):
         selected: OnlySelectedBySql92,
         returned: ReturnedMessages,
         prompt: LongPollsAnswered,
-        now: Callable[[], float],
         listeners: Sequence[Listener],
     ) -> None:
         super().__init__(listeners)
         self._prompt = prompt
-        self._now = now
         self._selected = selected
         self._tagged = OnlyTagged(WANTED_TAGS, tag_of)
         self._returned = returned
-
-    @property
-    def now(self) -> float:
-        """See :class:`PushListener`."""
-        return self._now()
 
     def answered(self, consumer: str, address: str, place: Place, asked_at: float) -> None:
         """See :class:`PushListener`."""
@@ -191,7 +184,7 @@ class PushConsumers(Workload):
             lambda place: is_wanted(number_of(stored.places[place].body))
         )
         self._workers = FilteringGroupListener(
-            self._selected, self._returned, self._prompt, now, (stored, content, self._again)
+            self._selected, self._returned, self._prompt, (stored, content, self._again)
         )
         self._keepers = OrderedGroupListener(now, (stored, content, self._kept))
         self.tasks.listeners += [stored, content, self._returned]
