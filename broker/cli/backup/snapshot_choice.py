@@ -14,20 +14,17 @@ from store.verify import log_size, verify_replicas
 from store.verify.plan.targets import find_replicas
 
 
+@UsageError.instead_of(StoreError, OSError)
 def find_snapshots(fs: FileSystem, directories: Iterable[Path]) -> list[SnapshotSource]:
     """The snapshots of replicas in these directories and below.
 
     Raises :class:`UsageError` if one of them has no snapshot.
     """
-    try:
-        found = [
-            SnapshotSource.open(fs, replica)
-            for directory in directories
-            for replica in find_replicas(fs, str(directory.absolute()))
-        ]
-    except (StoreError, OSError) as error:
-        raise UsageError(str(error)) from error
-    return found
+    return [
+        SnapshotSource.open(fs, replica)
+        for directory in directories
+        for replica in find_replicas(fs, str(directory.absolute()))
+    ]
 
 
 def check_whole(fs: FileSystem, snapshots: Sequence[SnapshotSource]) -> None:

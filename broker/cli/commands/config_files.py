@@ -52,13 +52,11 @@ def init(*, path: str | None, kind: str) -> None:
         raise CommandError(f"{path} cannot be written: {error.strerror}") from error
 
 
+@UsageError.instead_of(ConfigError)
 def _load(path: str, kind: str | None) -> Loaded[Any]:
     if os.path.isdir(path):
         path = os.path.join(path, "node.toml")
-    try:
-        return load(KINDS[kind] if kind else wanted_kind(path), path, os.environ)
-    except ConfigError as error:
-        raise UsageError(str(error)) from error
+    return load(KINDS[kind] if kind else wanted_kind(path), path, os.environ)
 
 
 CHECK_EXAMPLES = """\

@@ -29,11 +29,9 @@ def entity_arguments(command: F) -> F:
     return click.argument("type_", metavar="TYPE", type=click.Choice(ENTITY_TYPES))(command)
 
 
+@UsageError.instead_of(QuotaError)
 def _entity(type_: str, name: str) -> Entity:
-    try:
-        return parse_entity(Entity(type_, name).setting)
-    except QuotaError as error:
-        raise UsageError(str(error)) from error
+    return parse_entity(Entity(type_, name).setting)
 
 
 def _rate(name: str, kind: Callable[[str], int] | WholeRange, unit: str) -> Callable[[F], F]:

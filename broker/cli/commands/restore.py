@@ -149,10 +149,8 @@ def _url(snapshots: Sequence[str], backup: str | None) -> str | None:
 
 
 def _read(path: str) -> NodeConfig:
-    try:
+    with UsageError.instead_of(ConfigError):
         config: NodeConfig = read_config(path, os.environ)
-    except ConfigError as error:
-        raise UsageError(str(error)) from error
     if config.join:
         raise UsageError(f"{path}: join = true: such a node gets its data from its group")
     return config
@@ -169,19 +167,17 @@ def _rename(
     return dict(sorted(renamed.items()))
 
 
+@UsageError.instead_of(ConfigError)
 def _new_cluster(
     directory: Path, groups: Mapping[str, SnapshotSource], nodes: int, ports: Ports
 ) -> list[RestoredReplica]:
     made = []
-    try:
-        for config in plan_cluster(directory, nodes, list(groups), ports):
-            source = groups[config.group]
-            size = source.identity.segment_size
-            body = min(config.max_message_size, size // 2)
-            fitting = replace(config, segment_size=size, max_message_size=body)
-            made.append(RestoredReplica(source, fitting, f"{config.group}/{config.node}"))
-    except ConfigError as error:
-        raise UsageError(str(error)) from error
+    for config in plan_cluster(directory, nodes, list(groups), ports):
+        source = groups[config.group]
+        size = source.identity.segment_size
+        body = min(config.max_message_size, size // 2)
+        fitting = replace(config, segment_size=size, max_message_size=body)
+        made.append(RestoredReplica(source, fitting, f"{config.group}/{config.node}"))
     return made
 
 

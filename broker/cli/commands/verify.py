@@ -40,10 +40,8 @@ something could not be read or checked
 @json_option
 def command(directories: tuple[Path, ...], output: Output) -> int:
     fs = OsFileSystem()
-    try:
+    with UsageError.instead_of(DataFormatError):
         named = [find_replicas(fs, str(directory)) for directory in directories]
-    except DataFormatError as error:
-        raise UsageError(str(error)) from error
     replicas = [replica for found in named for replica in found]
     total = sum(log_size(fs, replica) for replica in replicas)
     progress = Progress("bytes of log checked", total=total)
