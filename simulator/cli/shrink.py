@@ -47,11 +47,10 @@ def shrink(seed: int, out: Path | None, bug: Bug | None, runs: int, options: Run
         progress.add(said=f"{len(best.actions)} actions left of {len(scenario.actions)}")
 
     try:
-        shrunk = Shrinker(scenario, runs_max=runs, tried=tried).shrink()
+        with progress:
+            shrunk = Shrinker(scenario, runs_max=runs, tried=tried).shrink()
     except NotBrokenError as error:
         raise CommandError(f"seed {seed}: {error}") from error
-    finally:
-        progress.end()
     print(
         f"{len(scenario.actions)} actions became {len(shrunk.scenario.actions)} in "
         f"{shrunk.runs} runs: {shrunk.outcome.violation}",

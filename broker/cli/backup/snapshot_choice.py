@@ -34,15 +34,13 @@ def check_whole(fs: FileSystem, snapshots: Sequence[SnapshotSource]) -> None:
     for each in snapshots:
         groups.setdefault(each.identity.group, []).append(each.directory)
     total = sum(log_size(fs, snapshot.directory) for snapshot in snapshots)
-    progress = Progress("bytes of log checked", total=total)
     try:
-        checks = [verify_replicas(fs, group, progress.add) for group in groups.values()]
+        with Progress("bytes of log checked", total=total) as progress:
+            checks = [verify_replicas(fs, group, progress.add) for group in groups.values()]
     except (DataLockedError, DataFormatError) as error:
         raise UsageError(str(error)) from error
     except (StoreError, OSError) as error:
         raise CommandError(f"the check could not be finished: {error}") from error
-    finally:
-        progress.end()
     if found := [finding for check in checks for finding in check.findings]:
         raise CommandError(
             f"nothing is restored: {found[0]} ({len(found)} finding(s); `dledger verify` "

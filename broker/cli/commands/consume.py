@@ -194,7 +194,7 @@ async def _consume(member: Membership, limits: Limits, printer: MessagePrinter) 
         broadcast=member.broadcast,
     ) as consumer:
         obstacle = None
-        try:
+        with progress:
             while limits.count is None or progress.count < limits.count:
                 try:
                     async with asyncio.timeout(limits.timeout):
@@ -209,8 +209,6 @@ async def _consume(member: Membership, limits: Limits, printer: MessagePrinter) 
                 # Only now: after a crash, printing twice is better than not at all.
                 consumer.acknowledge(batch.queue, batch.offset_after(count))
                 progress.add(count)
-        finally:
-            progress.end()
         if not await consumer.commit():
             raise CommandError(
                 "the offsets could not be committed: the group will get these messages again"

@@ -130,11 +130,8 @@ def command(
             replicas = [_configured(config, groups)]
         check_whole(fs, found)
         total = sum(size for each in replicas for _name, size in each.source.files())
-        progress = Progress("bytes restored", total=total)
-        try:
+        with Progress("bytes restored", total=total) as progress:
             restore_data(target, replicas, progress.add, with_settings=config is None)
-        finally:
-            progress.end()
     _print(target, replicas, output, is_cluster=config is None)
 
 
