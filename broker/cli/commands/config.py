@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from broker.cli.commands.config_files import add_file_commands
+from broker.cli.commands.config_files import check, init, show
 from broker.cli.terminal.command_error import UsageError
 from broker.cli.terminal.options import cluster_options
 from broker.cli.terminal.output import Output
@@ -14,7 +14,9 @@ from broker.cluster_admin.settings import change_settings, settings_by_group
 from store.quoting import quoted
 
 command = Group()
-add_file_commands(command)
+command.add_command(init)
+command.add_command(check)
+command.add_command(show)
 
 group_option = click.option("--group", metavar="NAME", help="A broker group (default: all).")
 
