@@ -2,8 +2,8 @@
 
 A command is a module of :mod:`broker.cli.commands` with one name, or two::
 
-    command: click.Command                          # returns its exit code def import_server() ->
-    None                     # of a server: imports its modules
+    command: click.Command                # returns its exit code
+    def import_server() -> None           # of a server: imports its modules
 
 It raises :class:`~broker.cli.terminal.command_error.CommandError` if it cannot do its work. Only
 the requested command is imported, so ``dledger --help`` answers at once. Results go to stdout,

@@ -6,7 +6,7 @@ import click
 
 from broker.cli.commands.config_files import check, init, show
 from broker.cli.terminal.command_error import UsageError
-from broker.cli.terminal.options import cluster_options
+from broker.cli.terminal.options import broker_group_option, cluster_options
 from broker.cli.terminal.output import Output
 from broker.cli.terminal.program import Group
 from broker.cluster_admin.admin_client import run_admin
@@ -18,8 +18,6 @@ command.add_command(init)
 command.add_command(check)
 command.add_command(show)
 
-group_option = click.option("--group", metavar="NAME", help="A broker group (default: all).")
-
 
 @command.command(
     examples="""\
@@ -28,7 +26,7 @@ group_option = click.option("--group", metavar="NAME", help="A broker group (def
 """
 )
 @click.argument("key", required=False, help="Default: all.")
-@group_option
+@broker_group_option
 @cluster_options
 def get(key: str | None, group: str | None, namesrv: str, output: Output) -> None:
     """Show the settings of running groups."""
@@ -56,7 +54,7 @@ def get(key: str | None, group: str | None, namesrv: str, output: Output) -> Non
 )
 @click.argument("key")
 @click.argument("value")
-@group_option
+@broker_group_option
 @cluster_options
 def change(key: str, value: str, group: str | None, namesrv: str, output: Output) -> None:
     """Change a setting of running groups."""

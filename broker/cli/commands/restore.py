@@ -100,15 +100,12 @@ def command(
     config_path: str | None,
     renamed: tuple[tuple[str, str], ...],
     nodes: int | None,
-    namesrv_port: int | None,
-    port: int | None,
-    http_port: int | None,
-    grpc_port: int | None,
     output: Output,
+    **ports: int | None,
 ) -> None:
     if (directory is None) == (config_path is None):
         raise UsageError("say where to restore: either --to DIR or --config FILE")
-    given = Ports(namesrv_port, port, http_port, grpc_port)
+    given = Ports(**ports)
     if config_path is not None and (nodes is not None or given != Ports()):
         raise UsageError("with --config the file gives the number of nodes and their addresses")
     config = None if config_path is None else _read(config_path)

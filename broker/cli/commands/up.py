@@ -54,22 +54,20 @@ signal."""
 @click.pass_obj
 def command(
     command_line: CommandLine,
+    /,
     *,
     nodes: int | None,
     groups: int | None,
     data: Path,
     flush: str | None,
-    namesrv_port: int | None,
-    port: int | None,
-    http_port: int | None,
-    grpc_port: int | None,
     detach: bool,
     output: Output,
+    **ports: int | None,
 ) -> None:
     interrupt_on_ending()
-    given = Ports(namesrv_port, port, http_port, grpc_port)
-    ports = None if given == Ports() else given
-    cluster = design_cluster(data, nodes=nodes, groups=groups, flush=flush, ports=ports)
+    given = Ports(**ports)
+    changed = None if given == Ports() else given
+    cluster = design_cluster(data, nodes=nodes, groups=groups, flush=flush, ports=changed)
     cluster.require_startable()  # before its files change
     cluster.write()
     stays = False

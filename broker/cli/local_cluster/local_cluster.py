@@ -74,11 +74,12 @@ class LocalCluster:
         self.namesrv_process = ManagedProcess(
             NAMESRV,
             home,
-            _dledger(
+            [
+                *DLEDGER,
                 NAMESRV,
                 *(["--config", str(settings)] if settings.exists() else []),
                 *("--host", self.namesrv.host, "--port", str(self.namesrv.port)),
-            ),
+            ],
             home / "log/namesrv.log",
         )
 
@@ -307,9 +308,5 @@ def write_config(config: NodeConfig) -> None:
 def local_node(config: NodeConfig) -> LocalNode:
     """The node of these settings, running or not."""
     home = Path(config.data)
-    arguments = _dledger("node", "--config", str(home / "node.toml"))
+    arguments = [*DLEDGER, "node", "--config", str(home / "node.toml")]
     return LocalNode(config, ManagedProcess(config.name, home, arguments, home / "log/node.log"))
-
-
-def _dledger(*arguments: str) -> list[str]:
-    return [*DLEDGER, *arguments]
