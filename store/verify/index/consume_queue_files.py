@@ -9,7 +9,7 @@ from itertools import pairwise
 from store.index.block_seals import ROW_SIZE, SEAL_SUFFIX
 from store.index.queue_rows import ROWS_PER_FILE
 from store.io.filesystem import ReadableFileSystem
-from store.log.layout import SEGMENT_SIZE_MAX, parse_segment_name, segment_name
+from store.log.layout import SEGMENT_SIZE_MAX, parse_segment_name
 from store.message.batch import QUEUE_ROW
 from store.message.record import RECORD_FIXED_SIZE
 from store.verify.files.row_files import RowFiles
@@ -97,7 +97,7 @@ class QueueFiles:
     def _report_size(self, start: int, most: int, size: int, detail: str, log: FindingLog) -> None:
         log.add(
             FindingKind.CONSUME_QUEUE,
-            f"{self._files.directory}/{segment_name(start)}",
+            self._files.path(start),
             most,
             f"at most {most} bytes{detail}",
             f"{size} bytes",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from contextlib import closing
 
 import numpy as np
 from crc32c import crc32c
@@ -133,7 +134,7 @@ def has_keys(
         file = fs.open(path, writable=False)
     except (DamagedError, FileNotFoundError):
         return False
-    try:
+    with closing(file):
         size = said.count * KEY_ROW_SIZE
         if not size:
             return False
@@ -166,5 +167,3 @@ def has_keys(
             return False
         held = KeysDigest(said.first_position, count, total & TOTAL_MAX)
         return stated_edges(said) == found and held == digest
-    finally:
-        file.close()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -284,9 +285,8 @@ class _KeyComparison:
 
     def _read_data(self, file: IndexFile) -> bytes:
         """All rows. If there are very many, they are read only if their CRC is right."""
-        handle = self._fs.open(file.path, writable=False)
         size = file.count * KEY_ROW_SIZE
-        try:
+        with closing(self._fs.open(file.path, writable=False)) as handle:
             if file.version != VERSION and size > UNDOUBTED_SIZE:
                 crc = 0
                 for at in range(0, size, PIECE_SIZE):
@@ -294,8 +294,6 @@ class _KeyComparison:
                 if crc != file.crc:
                     size = 0
             return handle.pread(size, HEADER.size)
-        finally:
-            handle.close()
 
     def _report_different(
         self, file: IndexFile, rows: KeyRows, known: NDArray[np.bool_], expected: KeyRows
