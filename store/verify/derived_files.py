@@ -13,7 +13,7 @@ from itertools import chain, pairwise
 from store.io.filesystem import ReadableFileSystem
 from store.verify.files.audit_files import AuditFiles
 from store.verify.findings import Finding, FindingLog
-from store.verify.index.consume_queue_check import open_queue_check
+from store.verify.index.consume_queue_check import QueueCheck
 from store.verify.index.consume_queue_digests import QueueFindings
 from store.verify.index.file_tasks import (
     FileResult,
@@ -83,7 +83,7 @@ def _file_tasks(
     replica, lean = group.replicas[place], group.for_ranges().replicas[place]
     state = replica.state
     files = AuditFiles(fs, group.listing)
-    queues = open_queue_check(files, state, replica.directory, FindingLog(replica.name))
+    queues = QueueCheck(files, state, replica.directory, FindingLog(replica.name))
     parts = []
     for result in results:
         for part in result.parts:
