@@ -8,6 +8,9 @@ from contextlib import closing
 from store.io.filesystem import ReadableFileSystem
 from store.log.layout import parse_segment_name, segment_name
 
+NO_END = 1 << 62
+"""Behind all files."""
+
 
 class RowFiles:
     """The files of one directory. They may have any size."""
@@ -62,6 +65,13 @@ class RowFiles:
     def path(self, start: int) -> str:
         """The path of the file that begins with byte ``start``."""
         return f"{self.directory}/{segment_name(start)}"
+
+
+def list_starts(fs: ReadableFileSystem, directory: str, end: int = NO_END) -> list[int]:
+    """The names of the files of a directory that are numbers below ``end``, in order."""
+    names = fs.list_directory(directory) if fs.exists(directory) else []
+    starts = map(parse_segment_name, names)
+    return [start for start in starts if start is not None and start < end]
 
 
 def is_torn(found: bytes, expected: bytes) -> bool:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from store.errors import DamagedError
 from store.index.key_file import HEADER, KEY_ROW_SIZE, VERSION, read_header
 from store.io.filesystem import ReadableFileSystem
-from store.log.layout import parse_segment_name
+from store.verify.files.row_files import list_starts
 from store.verify.index.key_file_check import (
     Edges,
     PagesCheck,
@@ -92,13 +92,6 @@ class KeyDigests:
             if rows and start != _NONE
         )
         return RangeKeys(found._missing, self.expired_position, tuple(digests))
-
-
-def list_starts(fs: ReadableFileSystem, directory: str, end_position: int) -> list[int]:
-    """The first positions of the files that begin below a position, in order."""
-    names = fs.list_directory(directory) if fs.exists(directory) else []
-    starts = map(parse_segment_name, names)
-    return [start for start in starts if start is not None and start < end_position]
 
 
 def missing_keys(positions: NDArray[np.int64], entries: Sequence[tuple[int, int]]) -> MissingKeys:

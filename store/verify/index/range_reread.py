@@ -23,7 +23,7 @@ from store.log.layout import segment_name
 from store.message.batch import decode_batch
 from store.verify.files.audit_files import AuditFiles
 from store.verify.files.read_buffers import Buffers
-from store.verify.files.row_files import is_torn
+from store.verify.files.row_files import is_torn, list_starts
 from store.verify.findings import Finding, FindingKind, FindingLog
 from store.verify.index.consume_queue_check import ADVICE
 from store.verify.index.consume_queue_files import QueueFiles
@@ -34,7 +34,7 @@ from store.verify.index.key_file_check import (
     stated_edges,
     wrong_rows,
 )
-from store.verify.index.key_index_digests import index_of, list_starts, missing_keys
+from store.verify.index.key_index_digests import index_of, missing_keys
 from store.verify.log.batch_columns import BatchColumns, TopicNumbers, plain_columns, read_columns
 from store.verify.log.log_commands import commands_of
 from store.verify.log.log_walk import DamagedLogWalk
