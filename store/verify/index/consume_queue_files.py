@@ -29,18 +29,14 @@ class QueueFiles:
         self, fs: ReadableFileSystem, directory: str, *, read_ahead: int = READ_AHEAD_ROWS
     ) -> None:
         self._fs = fs
-        self._directory = directory
+        self.directory = directory
         self._read_ahead = read_ahead
         self._buffer = b""
         self._buffer_first = 0
 
     @cached_property
     def _files(self) -> RowFiles:
-        return RowFiles(self._fs, self._directory, ROW_SIZE)
-
-    @property
-    def directory(self) -> str:
-        return self._directory
+        return RowFiles(self._fs, self.directory, ROW_SIZE)
 
     @property
     def starts(self) -> Sequence[int]:
@@ -83,7 +79,7 @@ class QueueFiles:
                 continue
             log.add(
                 FindingKind.CONSUME_QUEUE,
-                f"{self._files.directory}/{name}",
+                f"{self.directory}/{name}",
                 0,
                 "only files named by 20 digits, and .crc",
                 "another file",

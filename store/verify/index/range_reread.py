@@ -48,7 +48,6 @@ from store.verify.plan.ranges import (
     WrongRows,
 )
 
-DERIVED = frozenset({FindingKind.CONSUME_QUEUE, FindingKind.KEY_INDEX})
 ROWS_AT_ONCE = 1 << 16
 UNDOUBTED_SIZE = 64 << 20
 PIECE_SIZE = 1 << 20
@@ -114,12 +113,9 @@ def reread_range(
         end = group.range_end(plan, reading.place)
         found.missing = keys.compare(b"".join(key_rows), border.position, end, walk.lost)
     unread = files.findings({replica.directory: replica.name})
-    found.findings = (*log.findings, *(one for one in unread if one.kind in _kinds(reading)))
+    kinds = {FindingKind.CONSUME_QUEUE, *([FindingKind.KEY_INDEX] if reading.keys else [])}
+    found.findings = (*log.findings, *(one for one in unread if one.kind in kinds))
     return found
-
-
-def _kinds(reading: RangeReread) -> frozenset[FindingKind]:
-    return DERIVED if reading.keys else DERIVED - {FindingKind.KEY_INDEX}
 
 
 def _read_columns(walk: DamagedLogWalk, topics: TopicNumbers) -> Iterator[BatchColumns]:
