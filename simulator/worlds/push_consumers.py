@@ -162,15 +162,9 @@ class PushConsumers(Workload):
             for letter, (group, tags, listener) in groups.items()
             for place in range(2)
         }
-        mains = {
-            "t0": self._producer.main,
-            **{name: each.main for name, each in self._pushed.items()},
-            "x0": self._operator.main,
-        }
-        self.client_hosts = [
-            cluster.client_host(name, f"10.0.4.{place}", main)
-            for place, (name, main) in enumerate(mains.items(), 1)
-        ]
+        pushed = [each.main for each in self._pushed.values()]
+        mains = [self._producer.main, *pushed, self._operator.main]
+        self.client_hosts = cluster.client_hosts(self.targets, "10.0.4", mains)
 
     def _make_checks(self) -> None:
         now = self._cluster.loop.time
