@@ -18,12 +18,11 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
 
 import click
 
 from broker.cli.terminal.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
-from broker.cli.terminal.program import COMPLETION, Group, one_line, run_program
+from broker.cli.terminal.program import COMPLETION, CommandLine, Group, one_line, run_program
 from broker.cli.terminal.standard_streams import (
     buffer_output,
     drop_output,
@@ -69,13 +68,6 @@ EXAMPLES = """\
   dledger consume orders --group printers --from earliest --count 2
   dledger COMMAND --help                       the options of a command, with an example
 """
-
-
-class CommandLine(NamedTuple):
-    """See :class:`broker.cli.local_cluster.forked_servers.CommandLine`."""
-
-    prepare: Callable[[str], None]
-    run: Callable[[Sequence[str]], int]
 
 
 class _Dledger(Group):

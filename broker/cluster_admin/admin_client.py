@@ -265,14 +265,12 @@ def run_admin(namesrv: str, work: Callable[[AdminClient], Awaitable[T]], profile
     logging.getLogger("dledger.remoting").addHandler(logging.NullHandler())
 
     async def session() -> T:
-        try:
+        with UsageError.instead_of(CredentialsError):
             security = security_from(os.environ)
             if profile and security == NO_SECURITY:
                 security = read_profile(profile)
             async with open_admin(namesrv, security) as admin:
                 return await work(admin)
-        except CredentialsError as error:
-            raise UsageError(str(error)) from error
 
     return run_to_its_end(session())
 

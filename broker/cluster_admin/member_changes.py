@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -55,12 +55,7 @@ class GroupMembers:
 
     async def members(self) -> dict[str, Any]:
         """The leader's answer about the members (see ``broker/admin/membership.py``)."""
-
-        async def ask() -> dict[str, Any]:
-            answer = await self.admin.ask(await self.leader(), RequestCode.GET_GROUP_MEMBERS)
-            return document_of(answer)
-
-        return await when_led(ask)
+        return await when_led(lambda: self._ask(RequestCode.GET_GROUP_MEMBERS))
 
     async def node_at(self, node: str, address: str) -> dict[str, str]:
         """What the node at ``address`` tells. Raises :class:`CommandError` if nobody answers there,
@@ -119,10 +114,7 @@ class GroupMembers:
 
     async def transfer(self, node: str) -> dict[str, Any]:
         """Transfers the leadership to a voter."""
-        answer = await self.admin.ask(
-            await self.leader(), RequestCode.TRANSFER_LEADERSHIP, {"node": node}
-        )
-        return document_of(answer)
+        return await self._ask(RequestCode.TRANSFER_LEADERSHIP, {"node": node})
 
     async def refilled(self, node: str, address: str) -> bool:
         """Waits until a node that lost its disk is refilled. Returns False if it does not
@@ -140,12 +132,11 @@ class GroupMembers:
             await asyncio.sleep(ASK_AGAIN_SECONDS)
 
     async def _change(self, node: str, action: str, **fields: str) -> dict[str, Any]:
-        answer = await self.admin.ask(
-            await self.leader(),
-            RequestCode.CHANGE_GROUP_MEMBERS,
-            {"node": node, "action": action, **fields},
-        )
-        return document_of(answer)
+        ext = {"node": node, "action": action, **fields}
+        return await self._ask(RequestCode.CHANGE_GROUP_MEMBERS, ext)
+
+    async def _ask(self, code: RequestCode, ext: Mapping[str, str] | None = None) -> dict[str, Any]:
+        return document_of(await self.admin.ask(await self.leader(), code, ext))
 
 
 async def _within(waiting: Coroutine[Any, Any, T], failure: str) -> T:

@@ -52,11 +52,9 @@ class SnapshotRequests:
 @asynccontextmanager
 async def snapshot_requests() -> AsyncIterator[SnapshotRequests]:
     """Requests with the credentials of the environment. Raises :class:`CommandError`."""
-    try:
+    with UsageError.instead_of(CredentialsError):
         security = security_from(os.environ)
         tls = security.tls()
-    except CredentialsError as error:
-        raise UsageError(str(error)) from error
     async with aiohttp.ClientSession(
         timeout=aiohttp.ClientTimeout(total=SNAPSHOT_SECONDS),
         headers=security.credentials.http_header() if security.credentials else {},

@@ -15,14 +15,13 @@
 from __future__ import annotations
 
 import mimetypes
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
 
 from aiohttp import web
 
 from broker.admin.membership import member_addresses
-from broker.admin.node_history import NodeHistory
 from broker.cli.terminal.command_error import CommandError
 from broker.console.actions import dead_letters, groups, members, messages, quotas, topics
 from broker.console.actions.action import Action, Values
@@ -88,9 +87,7 @@ _STATIC_SECONDS = 3600
 class Site:
     """Answers the requests that :class:`~broker.http.console.ConsoleRoutes` has checked."""
 
-    def __init__(
-        self, context: BrokerContext, cluster: ClusterHandler, _history: NodeHistory
-    ) -> None:
+    def __init__(self, context: BrokerContext, cluster: ClusterHandler) -> None:
         self._context = context
         self._cluster = cluster
         self._clients = Clients(context)
@@ -99,16 +96,7 @@ class Site:
     async def get(self, visitor: Visitor, request: web.Request, path: str) -> web.Response:
         """See the module."""
         first, _, rest = path.strip("/").partition("/")
-        async with self._cluster.view(visitor.authorization) as view:
-            security = self._clients.security(visitor)
-            visit = Visit(
-                visitor,
-                self._context,
-                view,
-                self._clients.admin(security),
-                security,
-                dict(request.query),
-            )
+        async with self._visit(visitor, request.query) as visit:
             if first == "charts":
                 return json_response(await chart_figures.charts(visit))
             if first == "action":
@@ -126,12 +114,9 @@ class Site:
             raise HttpRefusedError(HTTPStatus.NOT_FOUND, "there is no such page")
         action, step = _action(rest), values.pop("step", "review")
         values = {name: value.strip() for name, value in values.items() if value.strip()}
-        security = self._clients.security(visitor)
-        admin = self._clients.admin(security)
         if step == "run":
             return await self._run(visitor, action, values)
-        async with self._cluster.view(visitor.authorization) as view:
-            visit = Visit(visitor, self._context, view, admin, security, dict(request.query))
+        async with self._visit(visitor, request.query) as visit:
             if step == "edit":
                 return await self._form(visit, action, values)
             return await _review(visit, action, values)
@@ -156,6 +141,13 @@ class Site:
     async def close(self) -> None:
         await self._jobs.close()
         await self._clients.close()
+
+    @asynccontextmanager
+    async def _visit(self, visitor: Visitor, query: Mapping[str, str]) -> AsyncIterator[Visit]:
+        security = self._clients.security(visitor)
+        admin = self._clients.admin(security)
+        async with self._cluster.view(visitor.authorization) as view:
+            yield Visit(visitor, self._context, view, admin, security, dict(query))
 
     async def _page(self, visit: Visit, first: str, rest: str) -> web.Response:
         status = HTTPStatus.OK
@@ -203,13 +195,9 @@ class Site:
         return _form(action, values, "")
 
     async def _run(self, visitor: Visitor, action: Action, values: Values) -> web.Response:
-        security = self._clients.security(visitor)
-        admin = self._clients.admin(security)
-        cluster, context = self._cluster, self._context
-
         async def work() -> str:
-            async with cluster.view(visitor.authorization) as view:
-                return await action.run(Visit(visitor, context, view, admin, security, {}), values)
+            async with self._visit(visitor, {}) as visit:
+                return await action.run(visit, values)
 
         try:
             action.arguments(values)

@@ -30,7 +30,6 @@ from typing import Protocol
 
 from aiohttp import hdrs, web
 
-from broker.admin.node_history import NodeHistory
 from broker.context import BrokerContext
 from broker.errors import AccessDeniedError, UnauthenticatedError
 from broker.http.access import HttpAccess
@@ -90,12 +89,9 @@ class Pages(Protocol):
 class ConsoleRoutes:
     """Answers requests below ``/console/``."""
 
-    def __init__(
-        self, context: BrokerContext, cluster: ClusterHandler, history: NodeHistory
-    ) -> None:
+    def __init__(self, context: BrokerContext, cluster: ClusterHandler) -> None:
         self._context = context
         self._cluster = cluster
-        self._history = history
         self._access = HttpAccess(context.access) if context.access is not None else None
         self._loading: asyncio.Future[Pages] | None = None
         cluster_name = re.sub(r"[^A-Za-z0-9_-]", "_", context.config.cluster)
@@ -142,7 +138,7 @@ class ConsoleRoutes:
 
     async def _load(self) -> Pages:
         module = await asyncio.to_thread(import_module, PAGES)
-        pages: Pages = module.Site(self._context, self._cluster, self._history)
+        pages: Pages = module.Site(self._context, self._cluster)
         return pages
 
     async def _for_visitor(

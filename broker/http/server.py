@@ -150,7 +150,7 @@ class HttpServer:
         app.on_response_prepare.append(protect)
         cluster = ClusterHandler(self._context)
         produce = ProduceHandler(self._context, self._forwarder, self._limits)
-        console = ConsoleRoutes(self._context, cluster, self._history)
+        console = ConsoleRoutes(self._context, cluster)
         app.on_cleanup.extend((console.close, cluster.close, self._forwarder.close))
         app.add_routes(
             [

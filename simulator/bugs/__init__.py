@@ -10,72 +10,24 @@ and puts it back.
 
 from __future__ import annotations
 
-from simulator.bugs import corruption_and_staleness, mid_run_checks, regressions
-from simulator.bugs.broker import (
-    access_control,
-    client_answers,
-    consumer_groups,
-    consumption,
-    deduplication,
-    forwarding,
-    index_lookup,
-    message_fields,
-    name_server,
-    pending_batch,
-    pop_deliveries,
-    request_reply,
-    scheduled_messages,
-    state_divergence,
-    transactions,
-)
-from simulator.bugs.planted_bug import Bug, Finding, look_for, planted
-from simulator.bugs.raft import (
-    elections,
-    impostors,
-    leadership,
-    linearizable_reads,
-    log_replication,
-    lost_disks,
-    membership,
-    snapshot_install,
-)
-from simulator.bugs.storage import async_io, damage_at_rest, durability, durable_mark
+from collections.abc import Iterator
+from importlib import import_module
+from pkgutil import walk_packages
+
+from simulator.bugs.planted_bug import Bug, BugsOf, Finding, look_for, planted
 
 __all__ = ["BUGS", "Bug", "Finding", "bug_by_id", "look_for", "planted"]
 
-BUGS: tuple[Bug, ...] = (
-    *elections.BUGS,
-    *log_replication.BUGS,
-    *membership.BUGS,
-    *durability.BUGS,
-    *async_io.BUGS,
-    *snapshot_install.BUGS,
-    *client_answers.BUGS,
-    *regressions.BUGS,
-    *request_reply.BUGS,
-    *forwarding.BUGS,
-    *message_fields.BUGS,
-    *consumption.BUGS,
-    *index_lookup.BUGS,
-    *corruption_and_staleness.BUGS,
-    *mid_run_checks.BUGS,
-    *leadership.BUGS,
-    *lost_disks.BUGS,
-    *linearizable_reads.BUGS,
-    *durable_mark.BUGS,
-    *damage_at_rest.BUGS,
-    *deduplication.BUGS,
-    *pending_batch.BUGS,
-    *scheduled_messages.BUGS,
-    *transactions.BUGS,
-    *consumer_groups.BUGS,
-    *name_server.BUGS,
-    *impostors.BUGS,
-    *state_divergence.BUGS,
-    *pop_deliveries.BUGS,
-    *access_control.BUGS,
-)
-"""All of them, in the order of their ids' letters."""
+
+def _bugs_of_all_modules() -> Iterator[Bug]:
+    for each in walk_packages(__path__, f"{__name__}."):
+        bug = getattr(import_module(each.name), "bug", None)
+        if isinstance(bug, BugsOf):
+            yield from bug.bugs
+
+
+BUGS: tuple[Bug, ...] = tuple(sorted(_bugs_of_all_modules(), key=lambda bug: bug.place))
+"""All of them, in the order of their ids."""
 
 
 def bug_by_id(id_: str) -> Bug | None:

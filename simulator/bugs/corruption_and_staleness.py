@@ -40,11 +40,16 @@ CRC_AT = 8
 """The byte of a checkpoint's CRC, which covers all that follows."""
 
 
+bug = BugsOf(BROKERS, seconds=8.0)
+
+
+@bug("J1x", "bits have flipped", 5, "bits flipped on a link", world=NODES, seconds=6.0)
 def frames_believed(patch: Patch) -> None:
     """Nobody compares the CRC of a frame between peers."""
     patch.set(dledger.wire.codec, "unseal", lambda frame: memoryview(frame)[CRC.size :])
 
 
+@bug("J2x", STALE, 20, "leader dies unheard", seconds=12.0)
 def reads_before_the_first_entry_of_a_term(patch: Patch) -> None:
     """A new leader answers reads from its known commit index, before its first entry is
     committed."""
@@ -68,16 +73,19 @@ def _without(patch: Patch, ignored: type[Exception]) -> None:
             refuse(claims, claim, channel, refusal)
 
 
+@bug("J3x", "has registered as that of term", 10, "registration late")
 def late_leader_registered(patch: Patch) -> None:
     """A NameServer takes the last registered leader, even one of an earlier term."""
     _without(patch, StaleTermError)
 
 
+@bug("J4x", "registered over a later one", 20, "registration late")
 def late_connection_registered(patch: Patch) -> None:
     """A NameServer accepts a late registration of an earlier process over the next one's."""
     _without(patch, EarlierConnectionError)
 
 
+@bug("J5x", "was delivered to nobody", 20, "dies with what was given")
 def handed_out_is_consumed(patch: Patch) -> None:
     """A query for a group's offset returns the end of what it was given."""
     given: dict[tuple[BrokerStateMachine, str, str, int], int] = {}
@@ -112,6 +120,7 @@ def handed_out_is_consumed(patch: Patch) -> None:
             connection.respond(request, ext={"offset": str(known)})
 
 
+@bug("J6x", "is not as its log says", 40, "key index damaged")
 def missing_key_files_not_missed(patch: Patch) -> None:
     """A start takes the present files of the key index for all of them."""
 
@@ -120,6 +129,7 @@ def missing_key_files_not_missed(patch: Patch) -> None:
         """As if each row had its file."""
 
 
+@bug("J7x", "has another state", 60, "ConsumeQueue damaged", "expiry", "crash")
 def corrupt_rows_decide_where_queues_begin(patch: Patch) -> None:
     """When the log expires, rows of ConsumeQueues are believed without a look at seals or log."""
 
@@ -133,6 +143,7 @@ def corrupt_rows_decide_where_queues_begin(patch: Patch) -> None:
     patch.set(ConsumeQueue, "_check_unsealed", lambda _queue, _first, _rows: None)
 
 
+@bug("J8x", "that nobody had", 40, "checkpoint damaged")
 def corrupt_checkpoint_taken_for_the_newest(patch: Patch) -> None:
     """A checkpoint is read without comparing its CRC."""
 
@@ -142,6 +153,9 @@ def corrupt_checkpoint_taken_for_the_newest(patch: Patch) -> None:
         return decode_checkpoint(data[:CRC_AT] + crc + data[CRC_AT + 4 :], path)
 
 
+@bug(
+    "J9x", "damage is repaired: not within | entry-index:", 100, "entry index damaged", "partition"
+)
 def rows_of_the_entry_index_believed(patch: Patch) -> None:
     """A row of the entry index is not compared with its entry."""
     check = store.log.entry_index._check_rows
@@ -152,60 +166,7 @@ def rows_of_the_entry_index_believed(patch: Patch) -> None:
             check(rows, first, end, path, byte)
 
 
+@bug("J10x", "is not as its log says", 40, "ConsumeQueue damaged")
 def corrupt_rows_of_queues_not_looked_for(patch: Patch) -> None:
     """The scrub does not compare ConsumeQueues with the log."""
     patch.set(QueueBlocksCheck, "take", lambda _check, _batch: [])
-
-
-_bug = BugsOf(BROKERS, seconds=8.0)
-
-BUGS = (
-    _bug(
-        "J1x",
-        frames_believed,
-        "bits have flipped",
-        5,
-        "bits flipped on a link",
-        world=NODES,
-        seconds=6.0,
-    ),
-    _bug(
-        "J2x",
-        reads_before_the_first_entry_of_a_term,
-        STALE,
-        20,
-        "leader dies unheard",
-        seconds=12.0,
-    ),
-    _bug("J3x", late_leader_registered, "has registered as that of term", 10, "registration late"),
-    _bug("J4x", late_connection_registered, "registered over a later one", 20, "registration late"),
-    _bug("J5x", handed_out_is_consumed, "was delivered to nobody", 20, "dies with what was given"),
-    _bug("J6x", missing_key_files_not_missed, "is not as its log says", 40, "key index damaged"),
-    _bug(
-        "J7x",
-        corrupt_rows_decide_where_queues_begin,
-        "has another state",
-        60,
-        "ConsumeQueue damaged",
-        "expiry",
-        "crash",
-    ),
-    _bug(
-        "J8x", corrupt_checkpoint_taken_for_the_newest, "that nobody had", 40, "checkpoint damaged"
-    ),
-    _bug(
-        "J9x",
-        rows_of_the_entry_index_believed,
-        "damage is repaired: not within | entry-index:",
-        100,
-        "entry index damaged",
-        "partition",
-    ),
-    _bug(
-        "J10x",
-        corrupt_rows_of_queues_not_looked_for,
-        "is not as its log says",
-        40,
-        "ConsumeQueue damaged",
-    ),
-)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Collection
-from typing import Any
 
 import store.message.scheduled_topics
 from broker.client.message import MessageQueue
@@ -16,12 +15,16 @@ from dledger.raft.leader import LeaderState
 from dledger.raft.leadership_transfer import LeadershipTransfer
 from dledger.raft.messages import TimeoutNow
 from dledger.raft.raft_log import RaftLog
-from simulator.bugs.planted_bug import Bug, Original, Patch
-from simulator.worlds.registry import BROKERS, GROUPS, LOOKUPS, NODES, WAITING
+from simulator.bugs.planted_bug import BugsOf, Original, Patch
+from simulator.worlds.registry import BROKERS, GROUPS, LOOKUPS, WAITING
 from store.index.key_file import KEY_ROW_SIZE, IndexFile
 from store.index.key_index import KeyFlush, KeyIndex
 
+HAND_OVER = ("leader hands over",)
+bug = BugsOf(seconds=8.0)
 
+
+@bug("K6x", "to campaign", 40, *HAND_OVER)
 def proposals_taken_during_a_hand_over(patch: Patch) -> None:
     """A leader that has ordered another node to campaign goes on taking proposals."""
 
@@ -37,6 +40,7 @@ def proposals_taken_during_a_hand_over(patch: Patch) -> None:
             leader_state.leadership_transfer.target = target
 
 
+@bug("K6bx", "to campaign", 40, *HAND_OVER)
 def campaign_ordered_before_all_is_there(patch: Patch) -> None:
     """The order to campaign does not wait until the target holds everything and all is
     committed."""
@@ -50,12 +54,23 @@ def campaign_ordered_before_all_is_there(patch: Patch) -> None:
             )
 
 
+@bug("K7x", "committed for ever: ", 5)
 def one_entry_too_many_committed(patch: Patch) -> None:
     """A node's commit index is one too high."""
     commit_to = RaftLog.commit_to
     patch.set(RaftLog, "commit_to", lambda raft_log, index: commit_to(raft_log, index + 1))
 
 
+@bug(
+    "K2x",
+    "only the disks of | by a majority, only by",
+    25,
+    "several members change",
+    "partial partition",
+    "slow disk",
+    seconds=12.0,
+    nodes=5,
+)
 def new_voters_alone_count_where_several_change(patch: Patch) -> None:
     """While several voters change at once, a majority of the new ones is enough."""
     both = Configuration.quorums.fget  # type: ignore[attr-defined]  # it is a property
@@ -70,6 +85,7 @@ def new_voters_alone_count_where_several_change(patch: Patch) -> None:
     patch.set(Configuration, "quorums", property(new_alone))
 
 
+@bug("K4x", "after it was healed", 20, world=BROKERS)
 def key_lost_until_the_scrub_comes(patch: Patch) -> None:
     """A file of the key index lacks its last row until the scrub has rebuilt it."""
 
@@ -79,6 +95,7 @@ def key_lost_until_the_scrub_comes(patch: Patch) -> None:
         flush._file = flush._index.write(rows[:-KEY_ROW_SIZE] or rows)
 
 
+@bug("K5x", "names no leader | as the leader of", 5, world=BROKERS)
 def new_leader_registered_late(patch: Patch) -> None:
     """A new leader registers at its next round, half a minute later."""
 
@@ -88,12 +105,14 @@ def new_leader_registered_late(patch: Patch) -> None:
             register_now(registrar)
 
 
+@bug("K5bx", "names no leader", 10, "NameServer crash", world=BROKERS)
 def forgotten_broker_keeps_silent(patch: Patch) -> None:
     """A broker whose connection to a NameServer ends does not register again at once."""
     patch.set(Registrar, "_connection_lost", lambda _registrar, _nameserver: None)
     patch.set(Registrar, "_retry_soon", lambda _registrar, _nameserver: None)
 
 
+@bug("K5cx", "as the leader of", 10, world=BROKERS)
 def first_leader_of_a_name_kept(patch: Patch) -> None:
     """A NameServer keeps the first leader of a name for as long as that lives."""
 
@@ -112,10 +131,7 @@ def first_leader_of_a_name_kept(patch: Patch) -> None:
         return register(table, registration, channel, host)
 
 
-def _bug(id_: str, plant: Any, says: str, seeds: int, world: str = NODES, *kinds: str) -> Bug:
-    return Bug(id_, plant, says, seeds, seconds=8.0, world=world, kinds=kinds)
-
-
+@bug("K8x", "as if it were due", 5, world=WAITING)
 def delays_half_as_long(patch: Patch) -> None:
     """A message with a delay level waits for half of its time, and its row says so."""
     patch.set(
@@ -125,6 +141,7 @@ def delays_half_as_long(patch: Patch) -> None:
     )
 
 
+@bug("K3x", "has named the queue", 10, "crash", "pause", world=GROUPS)
 def named_queue_left_after_a_failed_try(patch: Patch) -> None:
     """A message for a named queue goes to any queue after a failed try."""
 
@@ -139,6 +156,7 @@ def named_queue_left_after_a_failed_try(patch: Patch) -> None:
         return await search(choice, topic, None, avoid)
 
 
+@bug("K1x", "does not give", 10, world=LOOKUPS)
 def newest_file_of_keys_alone(patch: Patch) -> None:
     """A query by key searches only the newest file of the index."""
     lookup_file = KeyIndex._lookup_file
@@ -146,36 +164,3 @@ def newest_file_of_keys_alone(patch: Patch) -> None:
     @patch.instead(KeyIndex, "_lookup_file")
     def newest(index: KeyIndex, file: IndexFile, key_hash: int, first: int, last: int) -> list[int]:
         return lookup_file(index, file, key_hash, first, last) if file is index.files[-1] else []
-
-
-HAND_OVER = ("leader hands over",)
-
-BUGS = (
-    _bug("K1x", newest_file_of_keys_alone, "does not give", 10, LOOKUPS),
-    Bug(
-        "K2x",
-        new_voters_alone_count_where_several_change,
-        "only the disks of | by a majority, only by",
-        25,
-        nodes=5,
-        seconds=12.0,
-        kinds=("several members change", "partial partition", "slow disk"),
-    ),
-    _bug(
-        "K3x",
-        named_queue_left_after_a_failed_try,
-        "has named the queue",
-        10,
-        GROUPS,
-        "crash",
-        "pause",
-    ),
-    _bug("K4x", key_lost_until_the_scrub_comes, "after it was healed", 20, BROKERS),
-    _bug("K5x", new_leader_registered_late, "names no leader | as the leader of", 5, BROKERS),
-    _bug("K5bx", forgotten_broker_keeps_silent, "names no leader", 10, BROKERS, "NameServer crash"),
-    _bug("K5cx", first_leader_of_a_name_kept, "as the leader of", 10, BROKERS),
-    _bug("K6x", proposals_taken_during_a_hand_over, "to campaign", 40, NODES, *HAND_OVER),
-    _bug("K6bx", campaign_ordered_before_all_is_there, "to campaign", 40, NODES, *HAND_OVER),
-    _bug("K7x", one_entry_too_many_committed, "committed for ever: ", 5),
-    _bug("K8x", delays_half_as_long, "as if it were due", 5, WAITING),
-)

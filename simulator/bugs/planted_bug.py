@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import Parameter, isfunction, signature
+from string import ascii_lowercase, ascii_uppercase
 from types import FunctionType
 from typing import Any, TypeAlias, TypeVar
 
@@ -92,6 +93,9 @@ def _places(parameters: Mapping[str, Parameter]) -> tuple[int, int]:
     return sum(each.default is Parameter.empty for each in places), len(places)
 
 
+Plant: TypeAlias = Callable[[Patch], None]
+
+
 @dataclass(frozen=True, slots=True)
 class Bug:
     """A bug, the words of the check that must find it, and the seeds that this may take.
@@ -103,7 +107,7 @@ class Bug:
     """
 
     id: str
-    plant: Callable[[Patch], None]
+    plant: Plant
     says: str
     seeds: int
     nodes: int = 3
@@ -121,6 +125,13 @@ class Bug:
         """The missing defence, in a sentence."""
         return " ".join((self.plant.__doc__ or "").split())
 
+    @property
+    def place(self) -> tuple[str, int, str]:
+        """Its id for sorting: by the letter, then by the number."""
+        rest = self.id.lstrip(ascii_uppercase)
+        number = rest.rstrip(ascii_lowercase)
+        return self.id.removesuffix(rest), int(number), rest.removeprefix(number)
+
     def explains(self, violation: str | None) -> bool:
         """Whether a violation is that of the right check."""
         return violation is not None and any(said in violation for said in self.says.split(" | "))
@@ -136,26 +147,30 @@ class Bug:
         )
 
 
-@dataclass(frozen=True, slots=True)
 class BugsOf:
-    """Makes bugs whose runs are alike. ``usual``: the faults of a bug that names none."""
+    """The bugs of a module, whose runs are alike. As a decorator it makes a bug of a function.
 
-    world: str = NODES
-    seconds: float = SECONDS
-    usual: tuple[str, ...] = ()
+    ``usual``: the faults of a bug that names none.
+    """
+
+    def __init__(
+        self, world: str = NODES, *, seconds: float = SECONDS, usual: tuple[str, ...] = ()
+    ) -> None:
+        self.bugs: list[Bug] = []
+        self._runs = {"world": world, "seconds": seconds}
+        self._usual = usual
 
     def __call__(
-        self,
-        id_: str,
-        plant: Callable[[Patch], None],
-        says: str,
-        seeds: int,
-        *kinds: str,
-        **others: Any,
-    ) -> Bug:
+        self, id_: str, says: str, seeds: int, *kinds: str, **others: Any
+    ) -> Callable[[Plant], Plant]:
         """``others``: fields of this one :class:`Bug`."""
-        fields = {"world": self.world, "seconds": self.seconds, **others}
-        return Bug(id_, plant, says, seeds, kinds=kinds or self.usual, **fields)
+        fields: dict[str, Any] = {**self._runs, **others}
+
+        def add(plant: Plant) -> Plant:
+            self.bugs.append(Bug(id_, plant, says, seeds, kinds=kinds or self._usual, **fields))
+            return plant
+
+        return add
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,11 +188,12 @@ class Finding:
 
 
 @contextmanager
-def planted(bug: Bug) -> Iterator[None]:
-    """Plants the bug while it is open."""
+def planted(bug: Bug | None) -> Iterator[None]:
+    """Plants the bug, if there is one, while it is open."""
     patch = Patch()
     try:
-        bug.plant(patch)
+        if bug is not None:
+            bug.plant(patch)
         yield
     finally:
         patch.undo()

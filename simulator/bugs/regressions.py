@@ -15,7 +15,10 @@ from store.recovery.log_scan import LogScan, scan
 from store.recovery.recovery import Recovery
 from store.state.hard_state import DurableMark
 
+bug = BugsOf(BROKERS, seconds=8.0)
 
+
+@bug("E1x", "No space left", 20, "full disk")
 def full_disk_in_a_derived_file_stops_a_node(patch: Patch) -> None:
     """A disk that is full as rows of queues and keys are written is taken for a broken one."""
 
@@ -25,6 +28,7 @@ def full_disk_in_a_derived_file_stops_a_node(patch: Patch) -> None:
             each.run()
 
 
+@bug("E2x", "to be committed and durable", 40, "file cut short", "pause")
 def lost_end_taken_for_an_unfinished_write(patch: Patch) -> None:
     """A segment shorter than its durable part is opened as if nothing were lost."""
     patch.set(store.recovery.recovery, "short_segment", lambda _log, _floor: None)
@@ -32,6 +36,7 @@ def lost_end_taken_for_an_unfinished_write(patch: Patch) -> None:
     patch.set(Recovery, "_lose_suffix", lambda _recovery, _error: None)
 
 
+@bug("E4x", "to be committed and durable", 40, "files swapped", "pause")
 def lost_end_not_missed_once_damage_is_repaired(patch: Patch) -> None:
     """Segments are swapped, and only what peers repair is checked."""
     patch.set(store.recovery.recovery, "displaced", lambda _log, _position, _floor: False)
@@ -39,6 +44,8 @@ def lost_end_not_missed_once_damage_is_repaired(patch: Patch) -> None:
     patch.set(Recovery, "_lose_suffix", lambda _recovery, _error: None)
 
 
+# Calm clients leave queues whose rows are all below the cut.
+@bug("E3x", "are missing", 80, "expiry", "slow disk", "full disk", "pause", world=CALM)
 def log_cut_before_a_checkpoint_says_so(patch: Patch) -> None:
     """The log is cut when an expiry is applied, though the newest checkpoint needs it."""
 
@@ -50,6 +57,7 @@ def log_cut_before_a_checkpoint_says_so(patch: Patch) -> None:
         machine.listener.expired(machine.expired_position)
 
 
+@bug("E5x", "stops by itself: OSError(5", 20, "unreadable sector")
 def part_of_an_unreadable_block_is_written(patch: Patch) -> None:
     """A repair writes an entry's bytes only, also where the disk cannot read."""
 
@@ -58,6 +66,7 @@ def part_of_an_unreadable_block_is_written(patch: Patch) -> None:
         file.pwrite(data, offset)
 
 
+@bug("E6x", "to be committed and durable", 40, "unreadable sector", "pause")
 def unreadable_end_taken_for_an_unfinished_write(patch: Patch) -> None:
     """An unreadable part above the durable mark is cut like an unfinished write."""
 
@@ -67,53 +76,3 @@ def unreadable_end_taken_for_an_unfinished_write(patch: Patch) -> None:
 
     patch.set(store.recovery.recovery, "lost_suffix", lambda _log, _index, _checkpoint: None)
     patch.set(Recovery, "_lose_suffix", lambda _recovery, _error: None)
-
-
-_bug = BugsOf(BROKERS, seconds=8.0)
-
-BUGS = (
-    _bug("E1x", full_disk_in_a_derived_file_stops_a_node, "No space left", 20, "full disk"),
-    _bug(
-        "E2x",
-        lost_end_taken_for_an_unfinished_write,
-        "to be committed and durable",
-        40,
-        "file cut short",
-        "pause",
-    ),
-    # Calm clients leave queues whose rows are all below the cut.
-    _bug(
-        "E3x",
-        log_cut_before_a_checkpoint_says_so,
-        "are missing",
-        80,
-        "expiry",
-        "slow disk",
-        "full disk",
-        "pause",
-        world=CALM,
-    ),
-    _bug(
-        "E4x",
-        lost_end_not_missed_once_damage_is_repaired,
-        "to be committed and durable",
-        40,
-        "files swapped",
-        "pause",
-    ),
-    _bug(
-        "E5x",
-        part_of_an_unreadable_block_is_written,
-        "stops by itself: OSError(5",
-        20,
-        "unreadable sector",
-    ),
-    _bug(
-        "E6x",
-        unreadable_end_taken_for_an_unfinished_write,
-        "to be committed and durable",
-        40,
-        "unreadable sector",
-        "pause",
-    ),
-)

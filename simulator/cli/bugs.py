@@ -14,7 +14,7 @@ from broker.cli.terminal.options import json_option
 from broker.cli.terminal.output import Output
 from broker.cli.terminal.program import Command
 from broker.cli.terminal.progress import Progress
-from simulator.bugs import BUGS, Bug, Finding, bug_by_id, look_for
+from simulator.bugs import BUGS, Bug, Finding, look_for
 from simulator.cli.options import bug
 
 SAID_WIDTH = 100
@@ -55,21 +55,11 @@ def bugs(ids: tuple[Bug, ...], jobs: int, markdown: bool, output: Output) -> int
 
 
 def _found(wanted: Sequence[Bug], jobs: int) -> Iterator[Finding]:
-    """By id, because a bug itself is not sent to another process."""
     if jobs == 1:
         yield from map(look_for, wanted)
         return
     with ProcessPoolExecutor(jobs) as pool:
-        told = pool.map(_look_by_id, [bug.id for bug in wanted])
-        for bug_, (seed, tried, violation, others) in zip(wanted, told, strict=True):
-            yield Finding(bug_, seed, tried, violation, others)
-
-
-def _look_by_id(id_: str) -> tuple[int | None, int, str, Sequence[str]]:
-    found = bug_by_id(id_)
-    assert found is not None  # noqa: S101 - the parent has it from the same table
-    finding = look_for(found)
-    return finding.seed, finding.tried, finding.violation, finding.others
+        yield from pool.map(look_for, wanted)
 
 
 def _line(finding: Finding) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from contextlib import ExitStack
 from pathlib import Path
 
 import click
@@ -39,11 +38,8 @@ def replay(seed: int, trace: bool, html: Path | None, bug: Bug | None, options: 
         if html is not None:
             lines.append(line)
 
-    with ExitStack() as stack:
-        run = options.of(seed)
-        if bug is not None:
-            stack.enter_context(planted(bug))
-            run = bug.of(seed)
+    run = options.of(seed) if bug is None else bug.of(seed)
+    with planted(bug):
         outcome = run.play(show if trace or html is not None else None)
     print(one_line(outcome))
     if html is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from contextlib import ExitStack
 from pathlib import Path
 
 import click
@@ -38,11 +37,8 @@ RUNS_MAX = 400
 @run_options
 def shrink(seed: int, out: Path | None, bug: Bug | None, runs: int, options: RunOptions) -> None:
     """The smallest fault schedule that still fails, as a scenario file."""
-    run = options.of(seed)
-    with ExitStack() as stack:
-        if bug is not None:
-            stack.enter_context(planted(bug))
-            run = bug.of(seed)
+    run = options.of(seed) if bug is None else bug.of(seed)
+    with planted(bug):
         first = run.play()
     scenario = Scenario(seed, run.nodes, run.seconds, first.schedule, world=run.world, bug=bug)
     progress = Progress("runs", total=runs)
@@ -51,11 +47,10 @@ def shrink(seed: int, out: Path | None, bug: Bug | None, runs: int, options: Run
         progress.add(said=f"{len(best.actions)} actions left of {len(scenario.actions)}")
 
     try:
-        shrunk = Shrinker(scenario, runs_max=runs, tried=tried).shrink()
+        with progress:
+            shrunk = Shrinker(scenario, runs_max=runs, tried=tried).shrink()
     except NotBrokenError as error:
         raise CommandError(f"seed {seed}: {error}") from error
-    finally:
-        progress.end()
     print(
         f"{len(scenario.actions)} actions became {len(shrunk.scenario.actions)} in "
         f"{shrunk.runs} runs: {shrunk.outcome.violation}",

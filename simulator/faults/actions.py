@@ -6,7 +6,7 @@ state for it (down already, for example), so that a shortened schedule still run
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from simulator.faults.target import FaultTarget
     from simulator.hosts.client_host import ClientHost
 
-ArgumentType = type[str] | type[int] | type[float]
+ArgumentType = Callable[[str], str | int | float]
+"""Makes an argument of a word of a schedule. Raises ``ValueError``."""
 
 NOTICED = "noticed"
 SILENT = "silent"
@@ -31,54 +32,26 @@ class HostName(str):
     __slots__ = ()
 
 
-class LinkCut(str):
-    """How a link is cut: noticed, as a closed socket is, or silent, as a dead cable."""
+def one_of(what: str, words: Collection[str]) -> Callable[[str], str]:
+    """The type of an argument that is one of these words; ``what`` begins the refusal."""
 
-    __slots__ = ()
+    def word(text: str) -> str:
+        if text not in words:
+            raise ValueError(f"{what} {' or '.join(words)}, not {text!r}")
+        return text
 
-    def __new__(cls, text: str) -> LinkCut:
-        """Raises :class:`ValueError` for any other word."""
-        if text not in (NOTICED, SILENT):
-            raise ValueError(f"a link is cut {NOTICED} or {SILENT}, not {text!r}")
-        return super().__new__(cls, text)
-
-
-class DerivedPart(str):
-    """Files of a replica that can be made again from its log."""
-
-    __slots__ = ()
-
-    def __new__(cls, text: str) -> DerivedPart:
-        """Raises :class:`ValueError` for any other word."""
-        if text not in derived_file_damage.PARTS:
-            raise ValueError(
-                f"beside its log a replica has {', '.join(derived_file_damage.PARTS)}, not {text!r}"
-            )
-        return super().__new__(cls, text)
+    return word
 
 
-class DamageWay(str):
-    """How a file is damaged."""
-
-    __slots__ = ()
-
-    def __new__(cls, text: str) -> DamageWay:
-        """Raises :class:`ValueError` for any other word."""
-        if text not in derived_file_damage.WAYS:
-            raise ValueError(f"a file is {', '.join(derived_file_damage.WAYS)}, not {text!r}")
-        return super().__new__(cls, text)
-
-
-class Victim(str):
-    """The process that dies."""
-
-    __slots__ = ()
-
-    def __new__(cls, text: str) -> Victim:
-        """Raises :class:`ValueError` for any other word."""
-        if text not in (CONSUMER, LEADER):
-            raise ValueError(f"the {CONSUMER} dies or the {LEADER}, not {text!r}")
-        return super().__new__(cls, text)
+LINK_CUT = one_of("a link is cut", (NOTICED, SILENT))
+"""How a link is cut: noticed, as a closed socket is, or silent, as a dead cable."""
+DERIVED_PART = one_of("beside its log a replica has", derived_file_damage.PARTS)
+"""Files of a replica that can be made again from its log."""
+DAMAGE_WAY = one_of("a file is", derived_file_damage.WAYS)
+VICTIM = one_of("the process that dies is the", (CONSUMER, LEADER))
+"""The process that dies."""
+CERTIFICATE = one_of("an attacker has", attacker.CERTIFICATES)
+FORGERY = one_of("an attacker says", attacker.FORGERIES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +150,7 @@ _damage(disk_damage.lose_file, float)
 _damage(disk_damage.cut_file, float)
 _damage(disk_damage.swap_files, float, float)
 _damage(disk_damage.misdirect_write, float, float)
-_damage(derived_file_damage.damage_file, DerivedPart, DamageWay, float)
+_damage(derived_file_damage.damage_file, DERIVED_PART, DAMAGE_WAY, float)
 
 
 @action(str)
@@ -215,7 +188,7 @@ def delay_stream(cluster: FaultTarget, host: str, client_host: str, seconds: flo
     cluster.network.late[host, client_host] = seconds
 
 
-@action(HostName, HostName, LinkCut)
+@action(HostName, HostName, LINK_CUT)
 def cut(cluster: FaultTarget, sender: str, receiver: str, how: str) -> None:
     """Cuts one direction. ``how``: noticed or silent."""
     cluster.cut(cluster.host(sender), cluster.host(receiver), noticed=how == NOTICED)
@@ -254,7 +227,7 @@ def read_at_once(cluster: FaultTarget, host: str) -> None:
     cluster.ask_at_once(cluster.host(host), False)
 
 
-@action(str, Victim)
+@action(str, VICTIM)
 def crash_given(cluster: FaultTarget, client: str, victim: str) -> None:
     """When this consumer next gets messages, it or the leader dies."""
     cluster.crash_given(client, victim)
@@ -263,7 +236,7 @@ def crash_given(cluster: FaultTarget, client: str, victim: str) -> None:
 # --- an attacker
 
 
-@action(HostName, HostName, attacker.Certificate, attacker.Forgery)
+@action(HostName, HostName, CERTIFICATE, FORGERY)
 def attack(cluster: FaultTarget, host: str, peer: str, certificate: str, forgery: str) -> None:
     """An attacker connects to a host as one of its peers."""
     attacker.attack(cluster, cluster.host(host), peer, certificate, forgery)

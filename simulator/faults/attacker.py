@@ -103,30 +103,6 @@ FORGERIES: Mapping[str, Callable[[Node, str], Sequence[Message]]] = {
 """The messages of the attacker. A replay repeats what the victim received from anybody."""
 
 
-class Certificate(str):
-    """The kind of an attacker's certificate."""
-
-    __slots__ = ()
-
-    def __new__(cls, text: str) -> Certificate:
-        """Raises :class:`ValueError` for any other word."""
-        if text not in CERTIFICATES:
-            raise ValueError(f"an attacker has {', '.join(CERTIFICATES)}, not {text!r}")
-        return super().__new__(cls, text)
-
-
-class Forgery(str):
-    """The kind of an attacker's messages."""
-
-    __slots__ = ()
-
-    def __new__(cls, text: str) -> Forgery:
-        """Raises :class:`ValueError` for any other word."""
-        if text not in FORGERIES:
-            raise ValueError(f"an attacker says {', '.join(FORGERIES)}, not {text!r}")
-        return super().__new__(cls, text)
-
-
 def attack(cluster: FaultTarget, host: Host, peer: str, certificate: str, forgery: str) -> None:
     """An attacker with such a certificate connects to ``host`` as ``peer``."""
     node = host.node

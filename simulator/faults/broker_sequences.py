@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from simulator.faults.actions import CONSUMER, LEADER
+from simulator.faults.client_and_clock_faults import NAME_SERVER
 from simulator.faults.injector import Fault, FaultInjector
 from simulator.faults.raft_sequences import leader_beside
 
 if TYPE_CHECKING:
     from simulator.hosts.host import Host
 
-NAME_SERVER = "ns"
 CONSUMERS = ("c0", "c1")
 SUCCESSOR_WITHIN_SECONDS = 4.0
 LOOK_SECONDS = 0.002

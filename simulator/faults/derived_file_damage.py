@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from simulator.engine.disk_file import SECTOR_SIZE
-from simulator.faults.disk_damage import DIRECTORY
+from simulator.hosts.disk_host import DIRECTORY
 from simulator.hosts.durable_state import durable_mark
 
 if TYPE_CHECKING:

@@ -15,16 +15,18 @@ from typing import TYPE_CHECKING
 
 from dledger.raft.configuration import LOST_INCARNATION, NO_INCARNATION
 from simulator.engine.disk_file import SECTOR_SIZE
-from simulator.hosts.durable_state import checkpoint_end, durable_mark, saved_evidence
+from simulator.hosts.durable_state import (
+    LOG_DIRECTORY,
+    checkpoint_end,
+    durable_mark,
+    saved_evidence,
+)
 from store.log.layout import segment_name, segment_start
 
 if TYPE_CHECKING:
     from simulator.faults.target import FaultTarget
     from simulator.hosts.disk_host import DiskCopy
     from simulator.hosts.host import Host
-
-DIRECTORY = "/data"
-LOG_DIRECTORY = f"{DIRECTORY}/commitlog"
 
 
 def flip_bit(cluster: FaultTarget, host: Host, share: float, bit: int) -> None:

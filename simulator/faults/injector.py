@@ -125,6 +125,13 @@ class FaultInjector:
         """Proposes an action at a later time, unless faults are over by then."""
         self._after(seconds, self._do_unless_stopped, name, *arguments)
 
+    def cut_apart(self, side: Sequence[str], others: Sequence[str], how: Argument) -> None:
+        """No host of one side reaches one of the other, in either direction."""
+        for one in side:
+            for other in others:
+                self.do("cut", one, other, how)
+                self.do("cut", other, one, how)
+
     def names(self) -> Sequence[str]:
         """The names of all hosts."""
         return [host.name for host in self.cluster.hosts]

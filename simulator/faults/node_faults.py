@@ -69,22 +69,17 @@ def _one_of(action: str, *values: float) -> Fault:
 def _partition(injector: FaultInjector) -> None:
     """Two sides that cannot reach each other."""
     first = injector.host()
-    side = [host for host in injector.cluster.hosts if host is first or injector.rng.random() < 0.3]
-    how = injector.rng.choice((NOTICED, SILENT))
-    for one in side:
-        for other in injector.cluster.hosts:
-            if other not in side:
-                injector.do("cut", one.name, other.name, how)
-                injector.do("cut", other.name, one.name, how)
+    hosts, rng = injector.cluster.hosts, injector.rng
+    side = [host.name for host in hosts if host is first or rng.random() < 0.3]
+    others = [name for name in injector.names() if name not in side]
+    injector.cut_apart(side, others, rng.choice((NOTICED, SILENT)))
     injector.later(2.0, "heal")
 
 
 def _partial_partition(injector: FaultInjector) -> None:
     """Two hosts cannot reach each other, but all others reach both."""
     one, other = injector.two()
-    how = injector.rng.choice((NOTICED, SILENT))
-    injector.do("cut", one.name, other.name, how)
-    injector.do("cut", other.name, one.name, how)
+    injector.cut_apart([one.name], [other.name], injector.rng.choice((NOTICED, SILENT)))
     injector.later(5.0, "heal")
 
 

@@ -71,7 +71,8 @@ def _first_change(injector: FaultInjector) -> None:
     if len(voters) < EVEN_VOTERS_MIN:
         return
     injector.do("delay", FAR)
-    _cut_apart(injector, [leader.name], [each for each in injector.names() if each != leader.name])
+    others = [each for each in injector.names() if each != leader.name]
+    injector.cut_apart([leader.name], others, SILENT)
     victim = _one_of(injector, voters, leader.name)
     injector.do("remove-member-at", leader.name, victim)
     injector.do_after(RIVAL_WITHIN_SECONDS, "delay", NEAR)
@@ -93,7 +94,7 @@ def _second_change(injector: FaultInjector, first: Host, victim: str, tries: int
     friend = _one_of(injector, names, first.name, second.name, victim)
     injector.do("heal")
     side = [first.name, friend]
-    _cut_apart(injector, side, [each for each in names if each not in side])
+    injector.cut_apart(side, [each for each in names if each not in side], SILENT)
 
 
 def leader_beside(injector: FaultInjector, first: Host) -> Host | None:
@@ -102,13 +103,6 @@ def leader_beside(injector: FaultInjector, first: Host) -> Host | None:
         if host is not first and host.node is not None and host.node.core.role is Role.LEADER:
             return host
     return None
-
-
-def _cut_apart(injector: FaultInjector, one: Sequence[str], other: Sequence[str]) -> None:
-    for here in one:
-        for there in other:
-            injector.do("cut", here, there, SILENT)
-            injector.do("cut", there, here, SILENT)
 
 
 OLD_COPY_SECONDS = (2.7, 3.2, 3.7)
@@ -151,7 +145,7 @@ def _change_stuck(injector: FaultInjector) -> None:
         return
     leaves = _one_of(injector, voters, leader.name)
     others = [each for each in voters if each not in (leader.name, leaves)]
-    _cut_apart(injector, [leader.name], others[: len(others) // 2 + 1])
+    injector.cut_apart([leader.name], others[: len(others) // 2 + 1], SILENT)
     injector.do("remove-member", leaves)
     injector.do_after(STUCK_SECONDS, "heal")
 

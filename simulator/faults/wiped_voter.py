@@ -31,8 +31,7 @@ def wiped_beside_an_empty_one(injector: FaultInjector) -> None:
     if not injector.begin_sequence(WIPED_WITHIN[1] + HEALED_AFTER):
         return
     one, *minority = injector.rng.sample(names, (len(names) + 1) // 2)
-    for other in minority:
-        _cut_apart(injector, one, other)
+    injector.cut_apart([one], minority, SILENT)
     wiped_at = injector.rng.uniform(*WIPED_WITHIN)
     injector.after(wiped_at, _wipe_another, injector, [one, *minority])
     injector.do_after(wiped_at + HEALED_AFTER, "heal")
@@ -42,12 +41,5 @@ def _wipe_another(injector: FaultInjector, apart: Sequence[str]) -> None:
     leader, names = injector.cluster.leader(), injector.names()
     if leader is None or leader.name not in apart:
         return
-    for name in names:
-        if name != leader.name:
-            _cut_apart(injector, leader.name, name)
+    injector.cut_apart([leader.name], [name for name in names if name != leader.name], SILENT)
     injector.do("wipe-disk", injector.rng.choice([each for each in names if each not in apart]))
-
-
-def _cut_apart(injector: FaultInjector, one: str, other: str) -> None:
-    injector.do("cut", one, other, SILENT)
-    injector.do("cut", other, one, SILENT)

@@ -32,9 +32,9 @@ from dledger.wire.endpoint import Endpoint
 from dledger.wire.features import FEATURES, POP, RECALL, STATE_PROOF, TOPIC_RETENTION
 from simulator.engine.disk_executor import executors_of
 from simulator.engine.violation import Violation
+from simulator.hosts.disk_host import DIRECTORY
 from simulator.hosts.host import (
     CLIENT_PORT,
-    DIRECTORY,
     HTTP_PORT,
     INDEX_ROWS_PER_FILE,
     MIN_FREE_BYTES,

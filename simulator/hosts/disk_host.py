@@ -12,6 +12,9 @@ from simulator.engine.process import Process
 from simulator.hosts.disks_before_damage import DisksBeforeDamage
 from simulator.hosts.observed_host import Environment, ObservedHost
 
+DIRECTORY = "/data"
+"""The directory of a replica on its disk."""
+
 
 @dataclass(frozen=True, slots=True)
 class DiskCopy:

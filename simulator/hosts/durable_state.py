@@ -6,6 +6,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from simulator.hosts.disk_host import DIRECTORY
 from store.errors import DamagedError
 from store.io.two_slot_file import SLOT_COUNT, SLOT_SIZE, decode_slot
 from store.log.entry import Entry
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from simulator.engine.disk import SimulatedFileSystem
     from simulator.hosts.host import Host
 
-DIRECTORY = "/data"
 LOG_DIRECTORY = f"{DIRECTORY}/commitlog"
 MARK_PATH = f"{DIRECTORY}/state/{MARK_NAME}"
 HELD_PATH = f"{DIRECTORY}/state/{HELD_NAME}"

@@ -21,14 +21,13 @@ from simulator.engine.process import Process
 from simulator.engine.process_loop import ProcessLoop
 from simulator.engine.tcp_sockets import Interface
 from simulator.engine.violation import Violation
-from simulator.hosts.disk_host import DiskHost
+from simulator.hosts.disk_host import DIRECTORY, DiskHost
 from simulator.hosts.hash_state_machine import HashChainStateMachine
 from simulator.hosts.node_service import NodeService
 from simulator.hosts.observed_host import Ending, Environment, GroupConfig
 from store.errors import DamagedError, DiskFullError, FatalDiskError, StoreError
 from store.replica import StoreConfig
 
-DIRECTORY = "/data"
 PEER_PORT, CLIENT_PORT, HTTP_PORT = 10915, 10911, 8080
 MIN_FREE_BYTES = 4 << 10
 INDEX_ROWS_PER_FILE = 16

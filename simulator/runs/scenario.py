@@ -20,7 +20,6 @@ check must say just that. Lines may be empty, and what follows a ``#`` is a rema
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import dataclass
 
 from simulator.bugs import Bug, bug_by_id, planted
@@ -67,17 +66,15 @@ class Scenario:
 
     def run(self, show: Callable[[str], None] | None = None) -> Outcome:
         """Runs the scenario."""
-        with ExitStack() as stack:
-            if self.bug is not None:
-                stack.enter_context(planted(self.bug))
-            run = Run(
-                self.seed,
-                world=self.world,
-                nodes=self.nodes,
-                seconds=self.seconds,
-                schedule=self.actions,
-                client_seconds=self.client_seconds,
-            )
+        run = Run(
+            self.seed,
+            world=self.world,
+            nodes=self.nodes,
+            seconds=self.seconds,
+            schedule=self.actions,
+            client_seconds=self.client_seconds,
+        )
+        with planted(self.bug):
             return run.play(show)
 
     def verdict(self, outcome: Outcome) -> str | None:

@@ -41,6 +41,10 @@ def body_of(number: int) -> bytes:
 class AccountClient(StoppableClient, ABC):
     """The common part of an admin and an account holder."""
 
+    client_host: ClientHost
+    remoting: RemotingClient
+    """Of the present process."""
+
     def __init__(
         self,
         history: AccountHistory,
@@ -52,13 +56,18 @@ class AccountClient(StoppableClient, ABC):
         self.rng = rng
         self.addresses = addresses
 
-    @abstractmethod
     async def main(self, client_host: ClientHost) -> None:
         """The process of the client."""
+        self.client_host = client_host
+        self.remoting = RemotingClient(asyncio.get_running_loop())
+        await self.work()
+
+    @abstractmethod
+    async def work(self) -> None:
+        """All that its process does."""
 
     def request(
         self,
-        client_host: ClientHost,
         code: int,
         ext: Mapping[str, str],
         body: bytes | None = None,
@@ -71,20 +80,18 @@ class AccountClient(StoppableClient, ABC):
         said = body_of(number) if body is None else body
         return AccountRequest(
             number,
-            client_host.name,
-            client_host.ip,
+            self.client_host.name,
+            self.client_host.ip,
             address or self.rng.choice(self.addresses()),
             code,
             ext if keys is None else keys.sign(ext, (said,)),
             said,
         )
 
-    async def ask(
-        self, client_host: ClientHost, remoting: RemotingClient, request: AccountRequest
-    ) -> bool:
+    async def ask(self, request: AccountRequest) -> bool:
         """Sends a request. Returns whether it succeeded."""
         try:
-            answer = await self.history.send(client_host, remoting, request)
+            answer = await self.history.send(self.client_host, self.remoting, request)
         except CallError:
             return False
         return answer.code == SUCCESS
@@ -96,40 +103,39 @@ class AccountAdmin(AccountClient):
     finished = False
     """Whether accounts do not change any more."""
 
-    async def main(self, client_host: ClientHost) -> None:
-        """The process of the admin. The next process begins with the accounts of this one."""
-        remoting = RemotingClient(asyncio.get_running_loop())
+    async def work(self) -> None:
+        """See :class:`AccountClient`. The next process begins with the accounts of this one."""
         while self._working:
             await asyncio.sleep(self.rng.uniform(*ADMIN_PAUSE_SECONDS))
             access_key = self.rng.choice(HOLDERS)
             if self.rng.random() < REMOVED_SHARE:
                 code, ext = RequestCode.DELETE_ACL_CONFIG, {"accessKey": access_key}
-                asked = self.request(client_host, code, ext, b"", keys=ADMIN)
-                done = await self.ask(client_host, remoting, asked)
+                asked = self.request(code, ext, b"", keys=ADMIN)
+                done = await self.ask(asked)
             else:
-                done = await self._put(client_host, remoting, access_key, self._drawn(access_key))
+                done = await self._put(access_key, self._drawn(access_key))
             if not done:
-                await self._be_admin(client_host, remoting)
+                await self._be_admin()
             if self.rng.random() < KEY_VALUE_SHARE:
                 ext = {"namespace": "numbers", "key": "one", "value": "1"}
                 code, address = RequestCode.PUT_KV_CONFIG, NAME_SERVERS
-                asked = self.request(client_host, code, ext, b"", address=address, keys=ADMIN)
-                await self.ask(client_host, remoting, asked)
+                asked = self.request(code, ext, b"", address=address, keys=ADMIN)
+                await self.ask(asked)
         # An account that was an admin for a while may have changed others; this may be stored late.
         while not self.finished:
-            await self._be_admin(client_host, remoting)
+            await self._be_admin()
             for place, access_key in enumerate(HOLDERS):
                 definition = Definition(f"last-secret-{place}", False, "PUB|SUB", "SUB")
-                await self._put(client_host, remoting, access_key, definition)
+                await self._put(access_key, definition)
             await asyncio.sleep(0.5)
 
-    async def _be_admin(self, client_host: ClientHost, remoting: RemotingClient) -> None:
+    async def _be_admin(self) -> None:
         """Makes its account anew with the cluster's secret: an account that was an admin for a
         while may have removed it."""
         ext = Definition(ADMIN.secret_key, True).fields(ADMIN.access_key)
         code = RequestCode.UPDATE_AND_CREATE_ACL_CONFIG
-        asked = self.request(client_host, code, ext, b"", keys=CLUSTER)
-        await self.ask(client_host, remoting, asked)
+        asked = self.request(code, ext, b"", keys=CLUSTER)
+        await self.ask(asked)
 
     def _drawn(self, access_key: str) -> Definition:
         rng, before = self.rng, self.history.keys.get(access_key)
@@ -147,17 +153,11 @@ class AccountAdmin(AccountClient):
             white_address_of(access_key) if rng.random() < WHITE_SHARE else "",
         )
 
-    async def _put(
-        self,
-        client_host: ClientHost,
-        remoting: RemotingClient,
-        access_key: str,
-        definition: Definition,
-    ) -> bool:
+    async def _put(self, access_key: str, definition: Definition) -> bool:
         self.history.keys.setdefault(access_key, []).append(definition.secret_key)
         code, ext = RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, definition.fields(access_key)
-        asked = self.request(client_host, code, ext, b"", keys=ADMIN)
-        return await self.ask(client_host, remoting, asked)
+        asked = self.request(code, ext, b"", keys=ADMIN)
+        return await self.ask(asked)
 
 
 def white_address_of(access_key: str) -> str:

@@ -13,10 +13,8 @@ from random import Random
 
 import orjson
 
-from broker.remoting.client import RemotingClient
 from broker.remoting.protocol.codes import RequestCode
 from broker.security.credentials import Credentials
-from simulator.hosts.client_host import ClientHost
 from simulator.workload.account_admin import (
     GROUPS,
     HOLDERS,
@@ -112,19 +110,18 @@ class AccountHolder(AccountClient):
             self._at_the_name_server,
         )
 
-    async def main(self, client_host: ClientHost) -> None:
-        """The process of the holder."""
-        remoting = RemotingClient(asyncio.get_running_loop())
+    async def work(self) -> None:
+        """See :class:`AccountClient`."""
         while self._working:
             await asyncio.sleep(self.rng.uniform(0.01, self._pause_max))
             keys = self._keys()
             if keys is None:
                 continue
             if self.rng.random() < TRICKS_SHARE:
-                await self.rng.choice(self._tricks)(client_host, remoting, keys)
+                await self.rng.choice(self._tricks)(keys)
             else:
-                asked = self.request(client_host, *self._drawn(), keys=keys)
-                await self.ask(client_host, remoting, asked)
+                asked = self.request(*self._drawn(), keys=keys)
+                await self.ask(asked)
         served: set[str] = set()
         while not served >= set(self.addresses()):
             await asyncio.sleep(0.1)
@@ -133,8 +130,8 @@ class AccountHolder(AccountClient):
                 if keys is None or address in served:
                     continue
                 ext, code = _send_ext(TOPICS[0]), RequestCode.SEND_MESSAGE_V2
-                asked = self.request(client_host, code, ext, address=address, keys=keys)
-                if await self.ask(client_host, remoting, asked):
+                asked = self.request(code, ext, address=address, keys=keys)
+                if await self.ask(asked):
                     served.add(address)
         self.served_in_the_end = True
 
@@ -162,70 +159,50 @@ class AccountHolder(AccountClient):
 
     # --- requests that must be refused, or may be
 
-    async def _old_key(
-        self, client_host: ClientHost, remoting: RemotingClient, _keys: Credentials
-    ) -> None:
+    async def _old_key(self, _keys: Credentials) -> None:
         """Signs with a key that the account had, and perhaps still has."""
         old = self.rng.choice(self.history.keys[self._access_key])
         keys = Credentials(self._access_key, old)
-        await self.ask(client_host, remoting, self.request(client_host, *self._drawn(), keys=keys))
+        await self.ask(self.request(*self._drawn(), keys=keys))
 
-    async def _wrong_key(
-        self, client_host: ClientHost, remoting: RemotingClient, keys: Credentials
-    ) -> None:
+    async def _wrong_key(self, keys: Credentials) -> None:
         """Names itself, or the admin, with a wrong key."""
         name = self.rng.choice((keys.access_key, ADMIN.access_key))
         wrong = Credentials(name, f"{keys.secret_key}x")
-        await self.ask(client_host, remoting, self.request(client_host, *self._drawn(), keys=wrong))
+        await self.ask(self.request(*self._drawn(), keys=wrong))
 
-    async def _other_name(
-        self, client_host: ClientHost, remoting: RemotingClient, keys: Credentials
-    ) -> None:
+    async def _other_name(self, keys: Credentials) -> None:
         """Signs with its key, but names another account."""
-        asked = self.request(client_host, *self._drawn(), keys=keys)
+        asked = self.request(*self._drawn(), keys=keys)
         asked.ext = {**asked.ext, "AccessKey": self.rng.choice((ADMIN.access_key, *HOLDERS))}
-        await self.ask(client_host, remoting, asked)
+        await self.ask(asked)
 
-    async def _unsigned(
-        self, client_host: ClientHost, remoting: RemotingClient, keys: Credentials
-    ) -> None:
+    async def _unsigned(self, keys: Credentials) -> None:
         """Names itself, or no account, without a signature."""
         code, ext, body = self._drawn()
         named = {"AccessKey": keys.access_key} if self.rng.random() < 0.5 else {}
-        await self.ask(
-            client_host, remoting, self.request(client_host, code, {**ext, **named}, body)
-        )
+        await self.ask(self.request(code, {**ext, **named}, body))
 
-    async def _other_body(
-        self, client_host: ClientHost, remoting: RemotingClient, keys: Credentials
-    ) -> None:
+    async def _other_body(self, keys: Credentials) -> None:
         """Sends a message, and then the same signature with another body."""
         ext, code = _send_ext(self.rng.choice(TOPICS)), RequestCode.SEND_MESSAGE_V2
-        first = self.request(client_host, code, ext, keys=keys)
-        await self.ask(client_host, remoting, first)
-        await self.ask(
-            client_host, remoting, self.request(client_host, code, first.ext, address=first.address)
-        )
+        first = self.request(code, ext, keys=keys)
+        await self.ask(first)
+        await self.ask(self.request(code, first.ext, address=first.address))
 
-    async def _other_field(
-        self, client_host: ClientHost, remoting: RemotingClient, keys: Credentials
-    ) -> None:
+    async def _other_field(self, keys: Credentials) -> None:
         """Names another topic than the one that it signed."""
         ext, code = _send_ext(TOPICS[0]), RequestCode.SEND_MESSAGE_V2
-        asked = self.request(client_host, code, ext, keys=keys)
+        asked = self.request(code, ext, keys=keys)
         asked.ext = {**asked.ext, "b": TOPICS[1]}
-        await self.ask(client_host, remoting, asked)
+        await self.ask(asked)
 
-    async def _as_the_cluster(
-        self, client_host: ClientHost, remoting: RemotingClient, keys: Credentials
-    ) -> None:
+    async def _as_the_cluster(self, keys: Credentials) -> None:
         """Pretends to be a server of the cluster."""
         false = Credentials("dledger-cluster", keys.secret_key)
-        await self.ask(client_host, remoting, self.request(client_host, *self._drawn(), keys=false))
+        await self.ask(self.request(*self._drawn(), keys=false))
 
-    async def _as_forwarder(
-        self, client_host: ClientHost, remoting: RemotingClient, keys: Credentials
-    ) -> None:
+    async def _as_forwarder(self, keys: Credentials) -> None:
         """Pretends to forward a request from an address that needs no signature."""
         victim = self.rng.choice(HOLDERS)
         inner = {**_send_ext(self.rng.choice(TOPICS)), "AccessKey": victim}
@@ -233,12 +210,10 @@ class AccountHolder(AccountClient):
             "forwarded": f"{RequestCode.SEND_MESSAGE_V2.value} 1 {white_address_of(victim)}:4711",
             "fields": orjson.dumps(inner).decode(),
         }
-        asked = self.request(client_host, RequestCode.FORWARD, ext, keys=keys)
-        await self.ask(client_host, remoting, asked)
+        asked = self.request(RequestCode.FORWARD, ext, keys=keys)
+        await self.ask(asked)
 
-    async def _as_admin(
-        self, client_host: ClientHost, remoting: RemotingClient, keys: Credentials
-    ) -> None:
+    async def _as_admin(self, keys: Credentials) -> None:
         """Makes requests of an admin: more permissions, another account, a topic."""
         mine = Definition(keys.secret_key, True, "PUB|SUB", "SUB").fields(keys.access_key)
         removed = {"accessKey": self.rng.choice((ADMIN.access_key, *HOLDERS))}
@@ -250,11 +225,9 @@ class AccountHolder(AccountClient):
                 (RequestCode.UPDATE_AND_CREATE_TOPIC, topic),
             )
         )
-        await self.ask(client_host, remoting, self.request(client_host, code, ext, b"", keys=keys))
+        await self.ask(self.request(code, ext, b"", keys=keys))
 
-    async def _at_the_name_server(
-        self, client_host: ClientHost, remoting: RemotingClient, keys: Credentials
-    ) -> None:
+    async def _at_the_name_server(self, keys: Credentials) -> None:
         """Registers a false broker, or writes a pair of key and value; signed or not."""
         registration = {
             "brokerName": "broker-z",
@@ -271,5 +244,5 @@ class AccountHolder(AccountClient):
         )
         signing = self.rng.choice((keys, None))
         address = NAME_SERVERS
-        asked = self.request(client_host, code, ext, b"", address=address, keys=signing)
-        await self.ask(client_host, remoting, asked)
+        asked = self.request(code, ext, b"", address=address, keys=signing)
+        await self.ask(asked)

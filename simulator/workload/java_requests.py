@@ -9,8 +9,8 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 
 from broker.client.message import MessageQueue
-from broker.remoting.client import RemotingClient
 from broker.remoting.protocol.frame import Frame
+from simulator.workload.client_connections import ClientConnections
 from simulator.workload.java_hash import java_hash
 from store.message.record import MessageRecord
 
@@ -24,16 +24,16 @@ MESSAGES_MAX = 32
 BYTES_MAX = 900
 """Of an answer: a few messages."""
 
-REQUEST_SECONDS, SUSPEND_SECONDS, PULL_SECONDS = 1.5, 4.0, 6.0
+SUSPEND_SECONDS, PULL_SECONDS = 4.0, 6.0
 
 
 class JavaRequests:
     """The requests of one member of a group. The caller gets any frame that comes, or an error of
     the connection."""
 
-    def __init__(self, remoting: RemotingClient, group: str, client_id: str) -> None:
+    def __init__(self, connections: ClientConnections, group: str, client_id: str) -> None:
         self.client_id = client_id
-        self._remoting = remoting
+        self._connections, self._remoting = connections, connections.remoting
         self._group = group
 
     async def ask(
@@ -41,7 +41,7 @@ class JavaRequests:
     ) -> Frame:
         """A request that is no pull."""
         encoded = () if body is None else (json.dumps(body).encode(),)
-        return await self._remoting.invoke(address, code, ext, encoded, timeout=REQUEST_SECONDS)
+        return await self._connections.ask(address, code, ext, encoded)
 
     async def pull(
         self, address: str, queue: MessageQueue, offset: int, committed: int, version: int

@@ -8,13 +8,11 @@ from random import Random
 from typing import Protocol
 
 from broker.client.errors import ClientError
-from broker.client.route.route_cache import Routes
-from broker.remoting.client import RemotingClient
 from broker.remoting.protocol.errors import CallError
 from broker.remoting.protocol.ext_fields import ext_int
 from simulator.hosts.broker_host import GROUP as BROKER
 from simulator.hosts.client_host import ClientHost
-from simulator.workload.name_server import NAME_SERVERS
+from simulator.workload.client_connections import ClientConnections
 from simulator.workload.stoppable_client import StoppableClient
 from store.message.record import MessageRecord, decode_record, record_bounds
 
@@ -22,7 +20,6 @@ BY_KEY, BY_TIME, BY_POSITION = 12, 29, 33
 SUCCESS, NOT_FOUND = 0, 22
 MISSING = "missing"
 PAUSE_SECONDS_MAX = 0.3
-REQUEST_SECONDS = 1.5
 TIME_MAX_MS = 1 << 41
 
 
@@ -76,9 +73,8 @@ class MessageLookupClient(StoppableClient):
 
     async def main(self, client_host: ClientHost) -> None:
         """The process of the client."""
-        loop, rng = asyncio.get_running_loop(), self._rng
-        remoting = RemotingClient(loop)
-        routes = Routes(loop, remoting, [NAME_SERVERS], rng)
+        rng, connections = self._rng, ClientConnections(client_host, self._rng)
+        routes = connections.routes
         while self._working:
             await asyncio.sleep(rng.uniform(0.02, self._pause_max))
             if not self._known.committed():
@@ -87,16 +83,13 @@ class MessageLookupClient(StoppableClient):
             try:
                 route = await routes.get(self._topic)
                 address = rng.choice(sorted(route.brokers[BROKER].values()))
-                await ask(client_host, remoting, address)
+                await ask(connections, address)
             except (CallError, ClientError, KeyError) as error:
                 client_host.note(f"finds nothing: {error}")
                 await routes.recover(self._topic, BROKER)
-        routes.close()
-        await remoting.close()
+        await connections.close()
 
-    async def _by_key(
-        self, client_host: ClientHost, remoting: RemotingClient, address: str
-    ) -> None:
+    async def _by_key(self, connections: ClientConnections, address: str) -> None:
         record = self._rng.choice(self._known.committed())
         key = self._rng.choice([key for key in keys_of(record) if key])
         indexed = self._known.indexed(address)
@@ -107,7 +100,7 @@ class MessageLookupClient(StoppableClient):
             "beginTimestamp": "0",
             "endTimestamp": str(TIME_MAX_MS),
         }
-        answer = await remoting.invoke(address, BY_KEY, ext, timeout=REQUEST_SECONDS)
+        answer = await connections.ask(address, BY_KEY, ext)
         if answer.code in {SUCCESS, NOT_FOUND}:
             body = answer.body if answer.code == SUCCESS else b""
             found = [
@@ -118,24 +111,21 @@ class MessageLookupClient(StoppableClient):
                 indexed, self._known.indexed(address)
             )  # the applied index of the process that answered
             self._known.found_by_key(record.topic, key, indexed, found)
-            client_host.coverage_mark("message found by key" if found else "nothing found by key")
+            mark = "message found by key" if found else "nothing found by key"
+            connections.host.coverage_mark(mark)
 
-    async def _by_position(
-        self, client_host: ClientHost, remoting: RemotingClient, address: str
-    ) -> None:
+    async def _by_position(self, connections: ClientConnections, address: str) -> None:
         position = self._rng.choice(self._known.committed()).position
         applied = self._known.applied(address)
         ext = {"offset": str(position)}
-        answer = await remoting.invoke(address, BY_POSITION, ext, timeout=REQUEST_SECONDS)
+        answer = await connections.ask(address, BY_POSITION, ext)
         if answer.code == SUCCESS:
             self._known.found_at(position, applied, bytes(answer.body))
-            client_host.coverage_mark("message found by position")
+            connections.host.coverage_mark("message found by position")
         elif MISSING in (answer.ext or {}):
             self._known.found_at(position, applied, None)
 
-    async def _by_time(
-        self, client_host: ClientHost, remoting: RemotingClient, address: str
-    ) -> None:
+    async def _by_time(self, connections: ClientConnections, address: str) -> None:
         record = self._rng.choice(self._known.committed())
         time_ms = record.store_timestamp + self._rng.choice((-1, 0, 0, 1))
         applied = self._known.applied(address)
@@ -145,8 +135,8 @@ class MessageLookupClient(StoppableClient):
             "timestamp": str(time_ms),
             "boundaryType": "lower",
         }
-        answer = await remoting.invoke(address, BY_TIME, ext, timeout=REQUEST_SECONDS)
+        answer = await connections.ask(address, BY_TIME, ext)
         if answer.code == SUCCESS:
             offset = ext_int(answer, "offset")
             self._known.found_by_time(record.topic, record.queue_id, time_ms, applied, offset)
-            client_host.coverage_mark("message found by time")
+            connections.host.coverage_mark("message found by time")

@@ -8,14 +8,12 @@ from random import Random
 from broker.client.consumer.offset_reset_body import reset_offsets
 from broker.client.errors import ClientError
 from broker.client.message import MessageQueue
-from broker.client.route.route_cache import Routes
-from broker.remoting.client import RemotingClient
 from broker.remoting.protocol.errors import CallError
 from broker.remoting.protocol.ext_fields import ext_int
 from simulator.hosts.broker_host import GROUP as BROKER
 from simulator.hosts.client_host import ClientHost
-from simulator.workload.java_requests import QUERY_OFFSET, REQUEST_SECONDS, RESET, SUCCESS
-from simulator.workload.name_server import NAME_SERVERS
+from simulator.workload.client_connections import ClientConnections
+from simulator.workload.java_requests import QUERY_OFFSET, RESET, SUCCESS
 from simulator.workload.stoppable_client import StoppableClient
 
 PAUSE_SECONDS = (0.5, 4.0)
@@ -39,30 +37,27 @@ class OffsetResetOperator(StoppableClient):
 
     async def main(self, client_host: ClientHost) -> None:
         """The process of the operator."""
-        loop = asyncio.get_running_loop()
-        remoting = RemotingClient(loop)
-        routes = Routes(loop, remoting, [NAME_SERVERS], self._rng)
+        connections = ClientConnections(client_host, self._rng)
         while True:
             await asyncio.sleep(0.2 if self._all_wanted else self._rng.uniform(*PAUSE_SECONDS))
             try:
                 if self._all_wanted:
-                    self.reset_to = await self._reset(remoting, routes, 0, -1)
+                    self.reset_to = await self._reset(connections, 0, -1)
                     self._all_wanted = self.reset_to is None
                 elif self._working:
-                    await self._reset_one(client_host, remoting, routes)
+                    await self._reset_one(connections)
             except (CallError, ClientError) as error:
                 client_host.note(f"moves nothing: {error}")
-                await routes.recover(self._topic, BROKER)
+                await connections.routes.recover(self._topic, BROKER)
 
-    async def _reset_one(
-        self, client_host: ClientHost, remoting: RemotingClient, routes: Routes
-    ) -> None:
+    async def _reset_one(self, connections: ClientConnections) -> None:
+        routes = connections.routes
         route = await routes.get(self._topic)
         queue = self._rng.choice(route.read_queues)
         ext = {"topic": queue.topic, "queueId": str(queue.queue_id), "consumerGroup": self._group}
         leader = routes.leader(queue)
-        committed = await remoting.invoke(leader, QUERY_OFFSET, ext, timeout=REQUEST_SECONDS)
-        end = await remoting.invoke(leader, MAX_OFFSET, ext, timeout=REQUEST_SECONDS)
+        committed = await connections.ask(leader, QUERY_OFFSET, ext)
+        end = await connections.ask(leader, MAX_OFFSET, ext)
         if (committed.code, end.code) != (SUCCESS, SUCCESS):
             await routes.refresh(self._topic)
             return
@@ -70,15 +65,15 @@ class OffsetResetOperator(StoppableClient):
         known = ext_int(committed, "offset") > 0
         last = ext_int(end, "offset") if known else 0
         offset = self._rng.choice((last, self._rng.randint(0, last)))
-        moved = await self._reset(remoting, routes, offset, queue.queue_id)
+        moved = await self._reset(connections, offset, queue.queue_id)
         if moved is not None:
-            client_host.note(f"has moved the group: {moved}")
+            connections.host.note(f"has moved the group: {moved}")
 
     async def _reset(
-        self, remoting: RemotingClient, routes: Routes, offset: int, queue_id: int
+        self, connections: ClientConnections, offset: int, queue_id: int
     ) -> dict[MessageQueue, int] | None:
         """Where the broker says that the group goes on; None if it was not moved."""
-        route = await routes.get(self._topic)
+        route = await connections.routes.get(self._topic)
         ext = {
             "topic": self._topic,
             "group": self._group,
@@ -87,9 +82,9 @@ class OffsetResetOperator(StoppableClient):
             "offset": str(offset),
             "queueId": str(queue_id),
         }
-        leader = routes.leader(route.read_queues[0])
-        answer = await remoting.invoke(leader, RESET, ext, timeout=REQUEST_SECONDS)
+        leader = connections.routes.leader(route.read_queues[0])
+        answer = await connections.ask(leader, RESET, ext)
         if answer.code != SUCCESS:
-            await routes.refresh(self._topic)
+            await connections.routes.refresh(self._topic)
             return None
         return reset_offsets(answer.body)

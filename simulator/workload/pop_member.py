@@ -14,20 +14,18 @@ from random import Random
 from typing import NamedTuple, Protocol
 
 from broker.client.errors import ClientError
-from broker.client.route.route_cache import Routes
-from broker.remoting.client import RemotingClient
 from broker.remoting.protocol.errors import CallError
 from broker.remoting.protocol.frame import Frame
 from broker.topics_and_groups import GroupConfig
 from simulator.hosts.broker_host import GROUP as BROKER
 from simulator.hosts.client_host import ClientHost
-from simulator.workload.name_server import NAME_SERVERS
+from simulator.workload.client_connections import REQUEST_SECONDS, ClientConnections
 from simulator.workload.stoppable_client import StoppableClient
 from store.message.record import MessageRecord, decode_record, record_bounds
 
 POP, ACK, CHANGE, CREATE_GROUP = 200050, 200051, 200053, 200
 SUCCESS = 0
-REQUEST_SECONDS, POLL_SECONDS, POP_SECONDS = 1.5, 1.0, 3.0
+POLL_SECONDS, POP_SECONDS = 1.0, 3.0
 PAUSE_SECONDS_MAX = 0.25
 INVISIBLE_MS = (300, 800, 2000)
 RETRIES_MAX = 2
@@ -94,9 +92,8 @@ class PopMember(StoppableClient):
     async def main(self, client_host: ClientHost) -> None:
         """The process of the member."""
         loop, rng, settings = asyncio.get_running_loop(), self._rng, self._settings
-        remoting = RemotingClient(loop)
-        routes = Routes(loop, remoting, [NAME_SERVERS], rng)
-        requests = _Requests(remoting, settings)
+        connections = ClientConnections(client_host, rng)
+        routes, requests = connections.routes, _Requests(connections, settings)
         is_made = False
         while self._working:
             await asyncio.sleep(rng.uniform(0.01, settings.pause_max))
@@ -116,8 +113,7 @@ class PopMember(StoppableClient):
                 client_host.note(f"receives nothing: {error}")
                 await routes.recover(settings.topic, BROKER)
         await asyncio.sleep(2 * REQUEST_SECONDS)
-        routes.close()
-        await remoting.close()
+        await connections.close()
 
     async def _consume(
         self, client_host: ClientHost, requests: _Requests, address: str, receipt: Receipt
@@ -146,8 +142,8 @@ class PopMember(StoppableClient):
 
 
 class _Requests:
-    def __init__(self, remoting: RemotingClient, settings: PopSettings) -> None:
-        self._remoting = remoting
+    def __init__(self, connections: ClientConnections, settings: PopSettings) -> None:
+        self._connections = connections
         self._settings = settings
 
     async def make_group(self, address: str) -> Frame:
@@ -167,7 +163,8 @@ class _Requests:
             "initMode": "0",
             "order": "true" if self._settings.fifo else "false",
         }
-        return await self._remoting.invoke(address, POP, ext, timeout=POP_SECONDS)
+        remoting = self._connections.remoting
+        return await remoting.invoke(address, POP, ext, timeout=POP_SECONDS)
 
     async def ack(self, address: str, receipt: Receipt) -> Frame:
         return await self._ask(address, ACK, self._fields(receipt))
@@ -195,7 +192,7 @@ class _Requests:
     async def _ask(
         self, address: str, code: int, ext: Mapping[str, str], body: bytes = b""
     ) -> Frame:
-        return await self._remoting.invoke(address, code, ext, (body,), timeout=REQUEST_SECONDS)
+        return await self._connections.ask(address, code, ext, (body,))
 
 
 def received(group: str, answer: Frame) -> list[tuple[Receipt, MessageRecord]]:

@@ -25,13 +25,9 @@ class PushListener:
     def given(self, consumer: str, place: Place, record: MessageRecord) -> None:
         """A broker gave a message."""
 
-    @property
-    def now(self) -> float:
-        """Virtual seconds, not those of a machine's clock."""
-        return 0.0
-
     def answered(self, consumer: str, address: str, place: Place, asked_at: float) -> None:
-        """A pull that was asked then is answered; the message there is the first of the answer."""
+        """A pull that was asked then, in virtual seconds, is answered; the message there is the
+        first of the answer."""
 
     def delivered(self, consumer: str, place: Place, record: MessageRecord) -> None:
         """The program got a message."""

@@ -14,15 +14,13 @@ from contextlib import suppress
 from broker.client.consumer.offset_reset_body import reset_offsets
 from broker.client.errors import ClientError
 from broker.client.message import MessageQueue
-from broker.client.route.route_cache import Routes
-from broker.remoting.client import RemotingClient
 from broker.remoting.connection import Connection
 from broker.remoting.protocol.errors import CallError
 from broker.remoting.protocol.frame import Frame
 from simulator.hosts.broker_host import GROUP as BROKER
 from simulator.hosts.client_host import ClientHost
 from simulator.workload import java_requests as wire
-from simulator.workload.name_server import NAME_SERVERS
+from simulator.workload.client_connections import ClientConnections
 from simulator.workload.process_queue import ProcessQueue
 from simulator.workload.push_messages import RETRIES_MAX, RETRY_LEVEL
 from simulator.workload.push_settings import (
@@ -49,10 +47,11 @@ class PushMember:
         self._loop = asyncio.get_running_loop()
         self._name = f"{client_host.name}.{client_host.boot}"
         handlers = {wire.MEMBERS_CHANGED: self._members_changed, wire.RESET_CLIENT: self._reset}
-        remoting = self._remoting = RemotingClient(self._loop, handlers)
-        self._routes = Routes(self._loop, remoting, [NAME_SERVERS], client.rng)
+        connections = ClientConnections(client_host, client.rng, handlers)
+        self._connections, self._routes = connections, connections.routes
         # Java's clients may have a name, and then keep their id after a restart.
-        self._wire = wire.JavaRequests(remoting, client.group, f"{client_host.ip}@{client.group}")
+        client_id = f"{client_host.ip}@{client.group}"
+        self._wire = wire.JavaRequests(connections, client.group, client_id)
         self._version = client_host.boot
         self._process_queues: dict[MessageQueue, ProcessQueue] = {}
         self._doubtful: dict[MessageQueue, None] = {}
@@ -235,7 +234,7 @@ class PushMember:
             if len(process_queue.waiting) >= WAITING_MAX or not self._may_consume(process_queue):
                 await asyncio.sleep(0.05)
                 continue
-            asked_at = self._listener.now
+            asked_at = self._client_host.true_time
             try:
                 leader = self._routes.leader(queue)
                 answer = await self._wire.pull(
@@ -392,6 +391,5 @@ class PushMember:
                     await self._wire.unregister(address)
         for task in self._tasks:
             task.cancel()
-        self._routes.close()
-        await self._remoting.close()
+        await self._connections.close()
         self._client_host.note("has left its group")

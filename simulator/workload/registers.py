@@ -20,13 +20,12 @@ from broker.client.consumer.consumer_requests import ConsumerRequests
 from broker.client.errors import ClientError, RefusedError, outcome_unknown, refusal
 from broker.client.message import MessageQueue
 from broker.client.producer.producer import Producer
-from broker.client.route.route_cache import Routes
-from broker.remoting.client import RemotingClient
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.errors import CallError
 from simulator.hosts.broker_host import GROUP
 from simulator.hosts.client_host import ClientHost
 from simulator.linearizability.checker import Operation
+from simulator.workload.client_connections import ClientConnections
 from simulator.workload.name_server import NAME_SERVERS
 from simulator.workload.producer import CONFIG as PRODUCER_CONFIG
 from simulator.workload.register_values import OFFSET_REGISTERS, RegisterValues, fill
@@ -144,9 +143,8 @@ class RegisterClient(StoppableClient):
 
     async def main(self, client_host: ClientHost) -> None:
         """The process of the client."""
-        loop = asyncio.get_running_loop()
-        remoting = RemotingClient(loop)
-        routes = Routes(loop, remoting, [NAME_SERVERS], self._rng)
+        connections = ClientConnections(client_host, self._rng)
+        remoting, routes = connections.remoting, connections.routes
         client_id = ClientIdentity(client_host.ip, client_host.boot, 1).client_id
         requests = RegisterRequests(remoting, CONFIG, self._history.offsets.group(0), client_id)
         queue = MessageQueue(self._topic, GROUP, 0)
@@ -168,8 +166,7 @@ class RegisterClient(StoppableClient):
             if not await self._ask(client_host, requests, address, reader):
                 await routes.recover(self._topic, GROUP)
         self._requests = None
-        routes.close()
-        await remoting.close()
+        await connections.close()
 
     def ask_at_once(self, client_host: ClientHost, address: str, is_write: bool) -> None:
         """Writes all registers there, or reads them, beside its own requests; as an event of its

@@ -14,8 +14,6 @@ from broker.client.client_identity import ClientIdentity
 from broker.client.errors import ClientError
 from broker.client.message import Message
 from broker.client.producer.producer import Producer
-from broker.client.route.route_cache import Routes
-from broker.remoting.client import RemotingClient
 from broker.remoting.connection import Connection
 from broker.remoting.processors.end_transaction import COMMIT, ROLLBACK, UNKNOWN
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
@@ -24,6 +22,7 @@ from broker.remoting.protocol.ext_fields import ext_str
 from broker.remoting.protocol.frame import Frame
 from simulator.hosts.broker_host import GROUP
 from simulator.hosts.client_host import ClientHost
+from simulator.workload.client_connections import ClientConnections
 from simulator.workload.history import NUMBER_BYTES, number_of
 from simulator.workload.name_server import NAME_SERVERS
 from simulator.workload.producer import CONFIG, DEADLINE_SECONDS
@@ -88,31 +87,27 @@ class TransactionalProducer(StoppableClient):
             rng=rng,
             identity=identity,
         )
-        handlers = {RequestCode.CHECK_TRANSACTION_STATE: self._check_back}
-        remoting = RemotingClient(loop, {int(code): each for code, each in handlers.items()})
-        routes = Routes(loop, remoting, [NAME_SERVERS], rng)
+        handlers = {RequestCode.CHECK_TRANSACTION_STATE.value: self._check_back}
+        connections = ClientConnections(client_host, rng, handlers)
         await producer.start()
-        heart = loop.create_task(self._send_heartbeats(remoting, routes, identity.client_id))
+        heart = loop.create_task(self._send_heartbeats(connections, identity.client_id))
         late: list[asyncio.Task[None]] = []
         while self._working:
             await asyncio.sleep(rng.uniform(0.01, self._pause_max))
             if self._working:
-                await self._run_transaction(client_host, producer, remoting, routes, late)
+                await self._run_transaction(connections, producer, late)
         for task in late:
             await task
         await self._finished.wait()
         heart.cancel()
         await asyncio.gather(heart, return_exceptions=True)
-        routes.close()
-        await remoting.close()
+        await connections.close()
         await producer.close()
 
     async def _run_transaction(
         self,
-        client_host: ClientHost,
+        connections: ClientConnections,
         producer: Producer,
-        remoting: RemotingClient,
-        routes: Routes,
         late: list[asyncio.Task[None]],
     ) -> None:
         history, rng = self._history, self._rng
@@ -122,7 +117,7 @@ class TransactionalProducer(StoppableClient):
         try:
             sent = await producer.send(Message(TOPIC, body, properties=properties))
         except (ClientError, CallError) as error:
-            client_host.note(f"half message {number}: {type(error).__name__}: {error}")
+            connections.host.note(f"half message {number}: {type(error).__name__}: {error}")
             history.outcomes[number] = False
             self._sending = None
             return
@@ -136,39 +131,30 @@ class TransactionalProducer(StoppableClient):
             "commitOrRollback": str(COMMIT if commit else ROLLBACK),
             "msgId": sent.first_unique_key,
         }
-        client_host.note(
+        connections.host.note(
             f"half message {number} is stored, to {'commit' if commit else 'roll back'}"
         )
         how = rng.choice(("now", "now", "twice", "late", "asked"))
         if how in {"now", "twice"}:
-            await self._end(remoting, routes, number, ext)
+            await self._end(connections, number, ext)
         if how in {"twice", "late"}:
             late.append(
                 asyncio.get_running_loop().create_task(
-                    self._end_late(remoting, routes, number, ext, rng.uniform(0, LATE_SECONDS))
+                    self._end_late(connections, number, ext, rng.uniform(0, LATE_SECONDS))
                 )
             )
 
     async def _end_late(
-        self,
-        remoting: RemotingClient,
-        routes: Routes,
-        number: int,
-        ext: dict[str, str],
-        seconds: float,
+        self, connections: ClientConnections, number: int, ext: dict[str, str], seconds: float
     ) -> None:
         await asyncio.sleep(seconds)
-        await self._end(remoting, routes, number, ext)
+        await self._end(connections, number, ext)
 
-    async def _end(
-        self, remoting: RemotingClient, routes: Routes, number: int, ext: dict[str, str]
-    ) -> None:
+    async def _end(self, connections: ClientConnections, number: int, ext: dict[str, str]) -> None:
         for _ in range(END_TRIES):
             try:
-                address = await _leader(routes)
-                answer = await remoting.invoke(
-                    address, RequestCode.END_TRANSACTION, ext, timeout=CONFIG.request_seconds
-                )
+                address = await _leader(connections)
+                answer = await connections.ask(address, RequestCode.END_TRANSACTION, ext)
             except (ClientError, CallError):
                 await asyncio.sleep(DEADLINE_SECONDS / 16)
                 continue
@@ -176,7 +162,7 @@ class TransactionalProducer(StoppableClient):
                 self._history.committed(number)
             if answer.code != ResponseCode.SERVICE_NOT_AVAILABLE:
                 return
-            await routes.recover(TOPIC, GROUP)
+            await connections.routes.recover(TOPIC, GROUP)
 
     def _check_back(self, connection: Connection, request: Frame) -> None:
         record = decode_record(request.body)
@@ -190,30 +176,23 @@ class TransactionalProducer(StoppableClient):
         ext |= {"producerGroup": PRODUCER_GROUP, "commitOrRollback": str(said)}
         connection.push(RequestCode.END_TRANSACTION, ext)
 
-    async def _send_heartbeats(
-        self, remoting: RemotingClient, routes: Routes, client_id: str
-    ) -> None:
+    async def _send_heartbeats(self, connections: ClientConnections, client_id: str) -> None:
         body = b'{"clientID":"%b","producerDataSet":[{"groupName":"%b"}]}' % (
             client_id.encode(),
             PRODUCER_GROUP.encode(),
         )
         while True:
             try:
-                await remoting.invoke(
-                    await _leader(routes),
-                    RequestCode.HEART_BEAT,
-                    {},
-                    (body,),
-                    timeout=CONFIG.request_seconds,
-                )
+                leader = await _leader(connections)
+                await connections.ask(leader, RequestCode.HEART_BEAT, {}, (body,))
                 await asyncio.sleep(HEARTBEAT_SECONDS)
-                await routes.refresh(TOPIC)
+                await connections.routes.refresh(TOPIC)
             except (ClientError, CallError):
                 await asyncio.sleep(HEARTBEAT_SECONDS / 2)
-                await routes.recover(TOPIC, GROUP)
+                await connections.routes.recover(TOPIC, GROUP)
 
 
-async def _leader(routes: Routes) -> str:
+async def _leader(connections: ClientConnections) -> str:
     """The address of the leader; raises a :class:`ClientError`."""
-    route = await routes.get(TOPIC)
-    return routes.leader(route.write_queues[0])
+    route = await connections.routes.get(TOPIC)
+    return connections.routes.leader(route.write_queues[0])

@@ -11,19 +11,16 @@ from random import Random
 
 from broker.client.errors import ClientError
 from broker.client.message import MessageQueue
-from broker.client.route.route_cache import Routes
-from broker.remoting.client import RemotingClient
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.errors import CallError
 from simulator.hosts.client_host import ClientHost
+from simulator.workload.client_connections import ClientConnections
 from simulator.workload.history import History, Listener
-from simulator.workload.name_server import NAME_SERVERS
 
 DEFAULT_TOPIC = "TBW102"
 """A topic of every broker, so its route names all brokers."""
 
 PAUSE_SECONDS = 0.1
-REQUEST_SECONDS = 1.5
 
 
 class TwoGroupsHistory(History):
@@ -70,28 +67,26 @@ class TopicMaker:
 
     async def main(self, client_host: ClientHost) -> None:
         """The process of the operator."""
-        loop = asyncio.get_running_loop()
-        remoting = RemotingClient(loop)
-        routes = Routes(loop, remoting, [NAME_SERVERS], self._rng)
+        connections = ClientConnections(client_host, self._rng)
+        routes = connections.routes
         while self._wanted:
             group, topic = self._wanted[0]
             try:
                 await routes.refresh(DEFAULT_TOPIC)
                 address = routes.leader(MessageQueue(DEFAULT_TOPIC, group, 0))
-                await self._make(remoting, address, topic)
+                await self._make(connections, address, topic)
             except (ClientError, CallError) as error:
                 client_host.note(f"{topic} is not made: {type(error).__name__}: {error}")
                 await asyncio.sleep(PAUSE_SECONDS)
         client_host.note("has made all topics")
         self._made()
-        routes.close()
-        await remoting.close()
+        await connections.close()
 
-    async def _make(self, remoting: RemotingClient, address: str, topic: str) -> None:
+    async def _make(self, connections: ClientConnections, address: str, topic: str) -> None:
         count = str(self._queues)
         fields = {"topic": topic, "readQueueNums": count, "writeQueueNums": count, "perm": "6"}
         code = RequestCode.UPDATE_AND_CREATE_TOPIC
-        answer = await remoting.invoke(address, code, fields, timeout=REQUEST_SECONDS)
+        answer = await connections.ask(address, code, fields)
         if answer.code == ResponseCode.SUCCESS:
             del self._wanted[0]
         else:

@@ -38,10 +38,8 @@ class Accounts(Workload):
         ]
         self.histories = [self.history]
         self.clients = clients = (self._admin, *self._holders)
-        self.client_hosts = [
-            cluster.client_host(name, f"10.0.6.{place}", client.main)
-            for place, (name, client) in enumerate(zip(self.targets, clients, strict=True), 1)
-        ]
+        mains = [each.main for each in clients]
+        self.client_hosts = cluster.client_hosts(self.targets, "10.0.6", mains)
         self.decisions = AccessDecisions(cluster.hosts, self.history, TOPICS)
         self.history.listeners.append(self.decisions)
         self.invariants = [self.decisions]

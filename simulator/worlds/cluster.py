@@ -9,7 +9,7 @@ A7, B12).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -146,6 +146,16 @@ class Cluster(Group[H]):
     def client_host(self, name: str, ip: str, main: Main) -> ClientHost:
         """Makes the machine of a client."""
         return ClientHost(name, ip, self.environment, main, self._client_ended)
+
+    def client_hosts(
+        self, names: Iterable[str], subnet: str, mains: Sequence[Main], first: int = 1
+    ) -> list[ClientHost]:
+        """Makes the machines of several clients. Their addresses in ``subnet`` begin with
+        ``first``."""
+        return [
+            self.client_host(name, f"{subnet}.{place}", main)
+            for place, (name, main) in enumerate(zip(names, mains, strict=True), first)
+        ]
 
     def _client_ended(self, client_host: ClientHost) -> None:
         """A client's process died, so the outcomes of its requests are unknown."""

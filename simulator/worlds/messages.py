@@ -100,15 +100,12 @@ class Messages(Workload):
         }
         self._crash_on_delivery = CrashOnDelivery(cluster)
         self.history.listeners.append(self._crash_on_delivery)
-        mains = {
-            **{f"p{place}": each.main for place, each in enumerate(self._producing)},
-            **{name: each.main for name, each in self._consuming.items()},
-            **{name: each.main for name, each in self._asking.items()},
-        }
-        self.client_hosts = [
-            cluster.client_host(name, f"10.0.1.{place}", main)
-            for place, (name, main) in enumerate(mains.items(), 1)
+        mains = [
+            *(each.main for each in self._producing),
+            *(each.main for each in self._consuming.values()),
+            *(each.main for each in self._asking.values()),
         ]
+        self.client_hosts = cluster.client_hosts(self.targets, "10.0.1", mains)
         self.clients = [*self._producing, *self._asking.values()]
         self.histories = [self.history, self.registers]
         self._checks = MessageChecks(cluster.hosts, self.history)

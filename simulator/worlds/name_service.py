@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from broker.nameserver.route_table import RouteTable
 from simulator.hosts.broker_host import BrokerHost
 from simulator.hosts.client_host import ClientHost
-from simulator.invariants.broker.name_server_routes import NameServerRoutes, NameServerTables
+from simulator.invariants.broker.name_server_routes import NameServerRoutes
 from simulator.workload.name_server import NAME_SERVER, CheckedNameServer
 from simulator.worlds.cluster import Cluster
 from simulator.worlds.group import Group
@@ -44,6 +45,6 @@ class NameService(Workload):
         )
         await self._running.start()
 
-    def _tables(self) -> NameServerTables | None:
+    def _tables(self) -> RouteTable | None:
         """The tables of the NameServer."""
         return None if self._running is None else self._running.routes

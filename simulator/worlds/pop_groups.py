@@ -58,10 +58,7 @@ class PopGroups(Workload):
             for place, group in enumerate((ANY_ORDER, ANY_ORDER, IN_ORDER, IN_ORDER))
         ]
         mains = [self._producing.main, *[each.main for each in self._members]]
-        self.client_hosts = [
-            cluster.client_host(f"k{place}", f"10.0.5.{place}", main)
-            for place, main in enumerate(mains)
-        ]
+        self.client_hosts = cluster.client_hosts(self.targets, "10.0.5", mains, 0)
         self.clients, self.histories = [self._producing], [self.history]
         self.invariants = [self.deliveries]
 

@@ -68,20 +68,13 @@ class FilteringGroupListener(DeliveryForwarder):
         selected: OnlySelectedBySql92,
         returned: ReturnedMessages,
         prompt: LongPollsAnswered,
-        now: Callable[[], float],
         listeners: Sequence[Listener],
     ) -> None:
         super().__init__(listeners)
         self._prompt = prompt
-        self._now = now
         self._selected = selected
         self._tagged = OnlyTagged(WANTED_TAGS, tag_of)
         self._returned = returned
-
-    @property
-    def now(self) -> float:
-        """See :class:`PushListener`."""
-        return self._now()
 
     def answered(self, consumer: str, address: str, place: Place, asked_at: float) -> None:
         """See :class:`PushListener`."""
@@ -169,15 +162,9 @@ class PushConsumers(Workload):
             for letter, (group, tags, listener) in groups.items()
             for place in range(2)
         }
-        mains = {
-            "t0": self._producer.main,
-            **{name: each.main for name, each in self._pushed.items()},
-            "x0": self._operator.main,
-        }
-        self.client_hosts = [
-            cluster.client_host(name, f"10.0.4.{place}", main)
-            for place, (name, main) in enumerate(mains.items(), 1)
-        ]
+        pushed = [each.main for each in self._pushed.values()]
+        mains = [self._producer.main, *pushed, self._operator.main]
+        self.client_hosts = cluster.client_hosts(self.targets, "10.0.4", mains)
 
     def _make_checks(self) -> None:
         now = self._cluster.loop.time
@@ -191,7 +178,7 @@ class PushConsumers(Workload):
             lambda place: is_wanted(number_of(stored.places[place].body))
         )
         self._workers = FilteringGroupListener(
-            self._selected, self._returned, self._prompt, now, (stored, content, self._again)
+            self._selected, self._returned, self._prompt, (stored, content, self._again)
         )
         self._keepers = OrderedGroupListener(now, (stored, content, self._kept))
         self.tasks.listeners += [stored, content, self._returned]

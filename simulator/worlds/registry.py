@@ -51,16 +51,16 @@ STALE_ROUTES = "stale-routes"
 POP = "pop"
 RETENTION = "retention"
 ACCOUNTS = "accounts"
-CALM_POP = "calm-pop"
-CALM_WAITING = "calm-waiting"
-CALM_TRANSACTIONS = "calm-transactions"
-CALM_FOLLOWERS = "calm-followers"
-CALM_ASKING = "calm-asking"
-CALM_PUSHING = "calm-pushing"
-CALM_LOOKUPS = "calm-lookups"
-CALM_GROUPS = "calm-groups"
-CALM_STALE_ROUTES = "calm-stale-routes"
-CALM_RETENTION = "calm-retention"
+
+
+def calm(name: str) -> str:
+    """The name of that world with fewer requests."""
+    return f"{CALM}-{name}"
+
+
+def for_long_runs(name: str) -> str:
+    """The name of that world with :meth:`WorldSettings.for_long_runs`."""
+    return f"long-{name}"
 
 
 def _names(cluster: Cluster[BrokerHost]) -> NameService:
@@ -118,36 +118,31 @@ _WORLDS: Mapping[str, World[Any]] = {
     CALM: _brokers(settings=CALM_SETTINGS),
     BURSTS: _brokers(settings=BURSTS_SETTINGS),
     WAITING: _brokers(ScheduledMessages, settings=_retaining(BUSY)),
-    CALM_WAITING: _brokers(ScheduledMessages, settings=_retaining(SHARED_CALM)),
+    calm(WAITING): _brokers(ScheduledMessages, settings=_retaining(SHARED_CALM)),
     TRANSACTIONS: _brokers(Transactions, settings=_checking(BUSY)),
-    CALM_TRANSACTIONS: _brokers(Transactions, settings=_checking(SHARED_CALM)),
+    calm(TRANSACTIONS): _brokers(Transactions, settings=_checking(SHARED_CALM)),
     FOLLOWERS: _brokers(FollowerReads, settings=_at_followers(BUSY)),
-    CALM_FOLLOWERS: _brokers(FollowerReads, settings=_at_followers(SHARED_CALM)),
+    calm(FOLLOWERS): _brokers(FollowerReads, settings=_at_followers(SHARED_CALM)),
     ASKING: _brokers(RequestReply),
-    CALM_ASKING: _brokers(RequestReply, settings=SHARED_CALM),
+    calm(ASKING): _brokers(RequestReply, settings=SHARED_CALM),
     PUSHING: _brokers(PushConsumers),
-    CALM_PUSHING: _brokers(PushConsumers, settings=SHARED_CALM),
+    calm(PUSHING): _brokers(PushConsumers, settings=SHARED_CALM),
     LOOKUPS: _brokers(MessageLookup),
-    CALM_LOOKUPS: _brokers(MessageLookup, settings=SHARED_CALM),
+    calm(LOOKUPS): _brokers(MessageLookup, settings=SHARED_CALM),
     STALE_ROUTES: _brokers(StaleRoutes),
-    CALM_STALE_ROUTES: _brokers(StaleRoutes, settings=SHARED_CALM),
+    calm(STALE_ROUTES): _brokers(StaleRoutes, settings=SHARED_CALM),
     POP: _brokers(PopGroups),
-    CALM_POP: _brokers(PopGroups, settings=SHARED_CALM),
+    calm(POP): _brokers(PopGroups, settings=SHARED_CALM),
     RETENTION: _brokers(settings=_trimming(BUSY)),
-    CALM_RETENTION: _brokers(settings=_trimming(CALM_SETTINGS)),
+    calm(RETENTION): _brokers(settings=_trimming(CALM_SETTINGS)),
     ACCOUNTS: World(
         WHOLE_BROKERS,
         (_names_of_account_topics, Accounts),
         replace(BUSY, broker=BrokerSettings(secrets=ClusterSecrets((CLUSTER_SECRET,), ADMIN))),
     ),
     GROUPS: _two_groups(BUSY),
-    CALM_GROUPS: _two_groups(CALM_SETTINGS),
+    calm(GROUPS): _two_groups(CALM_SETTINGS),
 }
-
-
-def for_long_runs(name: str) -> str:
-    """The name of that world with :meth:`WorldSettings.for_long_runs`."""
-    return f"long-{name}"
 
 
 WORLDS: Mapping[str, World[Any]] = {

@@ -41,14 +41,8 @@ class RequestReply(Workload):
             ReplyingClient(GROUP, TOPIC, self.questions, cluster.streams.stream(name))
             for name in ("answering 0", "answering 1")
         ]
-        mains = [
-            *((f"q{place}", each.main) for place, each in enumerate(self._askers)),
-            *((f"a{place}", each.main) for place, each in enumerate(self._answering)),
-        ]
-        self.client_hosts = [
-            cluster.client_host(name, f"10.0.3.{place}", main)
-            for place, (name, main) in enumerate(mains, 1)
-        ]
+        mains = [each.main for each in self._askers] + [each.main for each in self._answering]
+        self.client_hosts = cluster.client_hosts(self.targets, "10.0.3", mains)
         self.clients, self.histories = self._askers, [self.questions]
         # Questions have numbers of their own, so they can be told apart in the log as well.
         stored = StoredMessages(cluster.hosts, (TOPIC,))

@@ -15,12 +15,6 @@ from simulator.worlds.outcome import Outcome
 Script: TypeAlias = "Callable[[Cluster[Any]], Coroutine[object, object, None]]"
 
 
-def play(cluster: Cluster[Any], script: Script) -> Outcome:
-    """Runs a cluster by a script to its end. Returns the outcome."""
-    with without_collector():
-        return _play(cluster, script)
-
-
 @contextmanager
 def without_collector() -> Iterator[None]:
     """Turns off the garbage collector while it is open.
@@ -54,7 +48,9 @@ def leaving_nothing() -> Iterator[None]:
             gc.unfreeze()
 
 
-def _play(cluster: Cluster[Any], script: Script) -> Outcome:
+@without_collector()
+def play(cluster: Cluster[Any], script: Script) -> Outcome:
+    """Runs a cluster by a script to its end. Returns the outcome."""
     violation: str | None = None
     picture = ""
     try:

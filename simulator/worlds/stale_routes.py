@@ -42,10 +42,8 @@ class StaleRoutes(Workload):
             )
             for place, producer_class in enumerate((LowestProducer, HighestProducer))
         ]
-        self.client_hosts = [
-            cluster.client_host(f"s{place}", f"10.0.4.{place}", each.main)
-            for place, each in enumerate(self._producing)
-        ]
+        mains = [each.main for each in self._producing]
+        self.client_hosts = cluster.client_hosts(self.targets, "10.0.4", mains, 0)
         self.clients, self.histories = self._producing, [self._history]
         stored = StoredMessages(cluster.hosts, (TOPIC,))
         ips = {host.name: host.ip for host in self.client_hosts}

@@ -28,10 +28,8 @@ class Transactions(Workload):
             )
             for place in range(2)
         ]
-        self.client_hosts = [
-            cluster.client_host(f"t{place}", f"10.0.2.{place}", payer.main)
-            for place, payer in enumerate(self._payers, 1)
-        ]
+        mains = [each.main for each in self._payers]
+        self.client_hosts = cluster.client_hosts(self.targets, "10.0.2", mains)
         self.clients = self._payers
         check_ms = cluster.settings.broker.transaction_check_interval_ms
         self.published = PublishedOnce(self.history, cluster.hosts, check_ms)

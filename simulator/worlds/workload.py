@@ -8,13 +8,7 @@ from typing import ClassVar, Protocol
 from simulator.hosts.client_host import ClientHost
 from simulator.hosts.host import Host
 from simulator.invariants import Invariant
-
-
-class Client(Protocol):
-    """A client, which can be stopped."""
-
-    def stop(self) -> None:
-        """Begins no new requests."""
+from simulator.workload.stoppable_client import StoppableClient
 
 
 class Calls(Protocol):
@@ -43,7 +37,7 @@ class Workload:
 
     def __init__(self) -> None:
         self.client_hosts: list[ClientHost] = []
-        self.clients: Sequence[Client] = ()
+        self.clients: Sequence[StoppableClient] = ()
         self.histories: Sequence[Calls] = ()
         self.invariants: list[Invariant] = []
 

@@ -19,7 +19,7 @@ The *place* of a replica is its number among the replicas of its group, from 0.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
 from store.io.filesystem import FileSystem, ReadableFileSystem
@@ -146,7 +146,6 @@ def log_size(fs: ReadableFileSystem, directory: str) -> int:
     path = f"{directory}/commitlog"
     size = 0
     for name in files.list_directory(path) if files.exists(path) else []:
-        file = files.open(f"{path}/{name}", writable=False)
-        size += file.size()
-        file.close()
+        with closing(files.open(f"{path}/{name}", writable=False)) as file:
+            size += file.size()
     return size

@@ -12,8 +12,9 @@ from itertools import chain, pairwise
 
 from store.io.filesystem import ReadableFileSystem
 from store.verify.files.audit_files import AuditFiles
+from store.verify.files.row_files import NO_END, list_starts
 from store.verify.findings import Finding, FindingLog
-from store.verify.index.consume_queue_check import open_queue_check
+from store.verify.index.consume_queue_check import QueueCheck
 from store.verify.index.consume_queue_digests import QueueFindings
 from store.verify.index.file_tasks import (
     FileResult,
@@ -22,12 +23,9 @@ from store.verify.index.file_tasks import (
     check_files,
     cut_files,
 )
-from store.verify.index.key_index_digests import list_starts
 from store.verify.index.range_reread import RangeDifferences, RangeReread, reread_range
 from store.verify.plan.ranges import GroupPlan, QueueKey, RangeResult, ReplicaRange, WrongRows
 from store.verify.plan.task_runner import TaskRunner
-
-_NO_END = 1 << 62
 
 
 @dataclass(slots=True)
@@ -83,7 +81,7 @@ def _file_tasks(
     replica, lean = group.replicas[place], group.for_ranges().replicas[place]
     state = replica.state
     files = AuditFiles(fs, group.listing)
-    queues = open_queue_check(files, state, replica.directory, FindingLog(replica.name))
+    queues = QueueCheck(files, state, replica.directory, FindingLog(replica.name))
     parts = []
     for result in results:
         for part in result.parts:
@@ -120,16 +118,14 @@ def _rereads(
     if not result.keys:
         return
     replica, directory = group.replicas[place], group.replicas[place].directory
-    starts = list_starts(AuditFiles(fs, group.listing), f"{directory}/keyindex", _NO_END)
-    stops = dict(pairwise([*starts, _NO_END]))
+    starts = list_starts(AuditFiles(fs, group.listing), f"{directory}/keyindex")
+    stops = dict(pairwise([*starts, NO_END]))
     for plan in group.ranges:
         border, end = plan.borders[place], group.range_end(plan, place)
         if border is None or plan.last_index is None or plan.last_index > replica.checkpoint_index:
             continue
-        end = _NO_END if end is None else end
-        if any(
-            start < end and border.position < stops.get(start, _NO_END) for start in result.keys
-        ):
+        end = NO_END if end is None else end
+        if any(start < end and border.position < stops.get(start, NO_END) for start in result.keys):
             yield RangeReread(plan.number, place, keys=True)
 
 

@@ -14,7 +14,7 @@ from store.verify.files.audit_files import READABLE, AuditFiles
 from store.verify.files.first_difference import first_difference
 from store.verify.files.unread_files import mark_unread
 from store.verify.findings import RESTORE, UNKNOWN_REPLICA, Finding, FindingKind, FindingLog
-from store.verify.index.consume_queue_check import ADVICE, open_queue_check
+from store.verify.index.consume_queue_check import ADVICE, QueueCheck
 from store.verify.plan.ranges import GroupPlan, RangeKeys, RangeResult, ReplicaRange
 from store.verify.plan.task_runner import run_here
 from store.verify.replay.broker_state_check import check_broker
@@ -103,7 +103,7 @@ def _finish_replica(  # noqa: PLR0917 - one replica, as the caller has it
     log.findings += derived.segments.get(place, ())
     end = max([state.durable_position, *(part.end_position for part in parts)])
     if state.machine is not None or state.checkpoint is None:
-        queues = open_queue_check(files, state, directory, log)
+        queues = QueueCheck(files, state, directory, log)
         for part in parts:
             queues.absorb(part.queues)
         queues.finish(end, derived.queues.get(place, {}), derived.wrong.get(place, {}))
@@ -239,7 +239,7 @@ def _check_older_checkpoints(
         if older.machine is None or state.machine is None:
             continue
         at_once = replace(state, checkpoints=state.checkpoints[:place])
-        queues = open_queue_check(fs, at_once, directory, log)
+        queues = QueueCheck(fs, at_once, directory, log)
         for part in parts:
             if part.last_index <= older.index:
                 queues.absorb(part.queues, reported=True)

@@ -11,7 +11,7 @@ from store.message.batch import decode_batch
 from store.verify.files.audit_files import AuditFiles
 from store.verify.files.read_buffers import Buffers
 from store.verify.findings import FindingKind, FindingLog
-from store.verify.index.consume_queue_check import open_queue_check
+from store.verify.index.consume_queue_check import QueueCheck
 from store.verify.index.entry_index_check import EntryIndexCheck, index_row
 from store.verify.index.key_index_digests import KeyDigests
 from store.verify.log.batch_check import BatchMismatchError, check_batch, checked_columns
@@ -77,7 +77,7 @@ class ReplicaCheck:
         """Whether the newest checkpoint covers the range. No range goes beyond a checkpoint."""
         indexed = 0 if state.rebuilds else state.checkpoint_index + 1
         self._index = EntryIndexCheck(fs, directory, indexed, self._log)
-        self._queues = open_queue_check(fs, state, directory, self._log)
+        self._queues = QueueCheck(fs, state, directory, self._log)
         covered_end = state.covered_end
         self._keys = KeyDigests(
             fs,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Container, Iterator, Sequence
+from contextlib import closing
 
 from store.io.filesystem import ReadableFileSystem
 from store.log.layout import segment_start
@@ -109,11 +110,8 @@ class _Comparison:
 
     def _read(self, report: ReplicaReport, position: int, size: int) -> bytes:
         """Bytes of a replica's log: fewer if its file ends, none if the file is missing."""
-        files = SegmentFiles(self._fs, report.directory, report.segment_size)
-        try:
+        with closing(SegmentFiles(self._fs, report.directory, report.segment_size)) as files:
             return bytes(LogReader(files).read(position, size).data)
-        finally:
-            files.close()
 
     def _bytes_of(self, report: ReplicaReport, index: int) -> bytes:
         place = index - report.first_index

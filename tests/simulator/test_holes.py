@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from simulator.faults.disk_damage import LOG_DIRECTORY, lose_unapplied
-from simulator.hosts.durable_state import checkpoint_end, durable_mark
-from simulator.hosts.host import DIRECTORY, Host
+from simulator.faults.disk_damage import lose_unapplied
+from simulator.hosts.disk_host import DIRECTORY
+from simulator.hosts.durable_state import LOG_DIRECTORY, checkpoint_end, durable_mark
+from simulator.hosts.host import Host
 from simulator.worlds.cluster import Cluster
 from simulator.worlds.outcome import Outcome
 from simulator.worlds.registry import BROKERS, Run

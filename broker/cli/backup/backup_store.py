@@ -252,14 +252,12 @@ def fetched_backup(
         raise UsageError(f"the backup {index.name} has no group {groups}; it has {known}")
     home = Path(f"{target}{FETCHED_SUFFIX}")
     fetched = home / index.name
-    progress = Progress("bytes fetched", total=sum(each.size for each in replicas))
     try:
-        for replica in replicas:
-            store.fetch(replica, fetched / replica.group / replica.node, progress.add)
+        with Progress("bytes fetched", total=sum(each.size for each in replicas)) as progress:
+            for replica in replicas:
+                store.fetch(replica, fetched / replica.group / replica.node, progress.add)
     except OSError as error:
         raise CommandError(f"{fetched}: {error}") from error
-    finally:
-        progress.end()
     yield fetched
     shutil.rmtree(home)
 

@@ -14,20 +14,17 @@ from store.verify import log_size, verify_replicas
 from store.verify.plan.targets import find_replicas
 
 
+@UsageError.instead_of(StoreError, OSError)
 def find_snapshots(fs: FileSystem, directories: Iterable[Path]) -> list[SnapshotSource]:
     """The snapshots of replicas in these directories and below.
 
     Raises :class:`UsageError` if one of them has no snapshot.
     """
-    try:
-        found = [
-            SnapshotSource.open(fs, replica)
-            for directory in directories
-            for replica in find_replicas(fs, str(directory.absolute()))
-        ]
-    except (StoreError, OSError) as error:
-        raise UsageError(str(error)) from error
-    return found
+    return [
+        SnapshotSource.open(fs, replica)
+        for directory in directories
+        for replica in find_replicas(fs, str(directory.absolute()))
+    ]
 
 
 def check_whole(fs: FileSystem, snapshots: Sequence[SnapshotSource]) -> None:
@@ -37,15 +34,13 @@ def check_whole(fs: FileSystem, snapshots: Sequence[SnapshotSource]) -> None:
     for each in snapshots:
         groups.setdefault(each.identity.group, []).append(each.directory)
     total = sum(log_size(fs, snapshot.directory) for snapshot in snapshots)
-    progress = Progress("bytes of log checked", total=total)
     try:
-        checks = [verify_replicas(fs, group, progress.add) for group in groups.values()]
+        with Progress("bytes of log checked", total=total) as progress:
+            checks = [verify_replicas(fs, group, progress.add) for group in groups.values()]
     except (DataLockedError, DataFormatError) as error:
         raise UsageError(str(error)) from error
     except (StoreError, OSError) as error:
         raise CommandError(f"the check could not be finished: {error}") from error
-    finally:
-        progress.end()
     if found := [finding for check in checks for finding in check.findings]:
         raise CommandError(
             f"nothing is restored: {found[0]} ({len(found)} finding(s); `dledger verify` "

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from broker.bench.growth import Curve, Point
-from broker.bench.jobs import ConnectionsJob, FillJob, LoadShape, ProduceJob, ReplayJob
+from broker.bench.jobs import ConnectionsJob, FillJob, LoadShape, ReplayJob
 from broker.bench.process_usage import memory_bytes
 from broker.bench.results import Round, summarise
 from broker.cli.benchmark.measured import Bench, say
@@ -39,13 +39,13 @@ def _queues(bench: Bench, count: int) -> list[Round]:
     per_topic = min(count, TOPIC_QUEUES)
     topics = tuple(bench.new_topic(per_topic) for _ in range(count // per_topic))
     bench.client.fill(FillJob(topics, bench.request.size, count, SINGLE))
-    return bench.client.measure(_produce(bench, topics, bench.request.size, SINGLE))
+    return bench.client.measure(bench.produce_job(topics, SINGLE, WARM_UP_SECONDS))
 
 
 def _sizes(bench: Bench, size: int) -> list[Round]:
     topic = bench.new_topic()
     shape = LoadShape(1, 32 if size <= LARGE_BYTES else 4)
-    rounds = bench.client.measure(_produce(bench, (topic,), size, shape))
+    rounds = bench.client.measure(bench.produce_job((topic,), shape, WARM_UP_SECONDS, size))
     bench.delete_topic(topic)
     return rounds
 
@@ -64,17 +64,10 @@ def _connections(bench: Bench, count: int) -> list[Round]:
     topic, empty = bench.new_topic(), bench.new_topic(queues=1)
     (leader,) = bench.ask(lambda admin: admin.masters()).values()
     bench.client.hold_connections(ConnectionsJob(leader, empty, count))
-    rounds = bench.client.measure(_produce(bench, (topic,), bench.request.size, SINGLE))
+    rounds = bench.client.measure(bench.produce_job((topic,), SINGLE, WARM_UP_SECONDS))
     bench.client.hold_connections(ConnectionsJob(leader, empty, 0))
     bench.delete_topic(topic)
     return rounds
-
-
-def _produce(bench: Bench, topics: tuple[str, ...], size: int, shape: LoadShape) -> ProduceJob:
-    request = bench.request
-    return ProduceJob(
-        topics, size, shape, WARM_UP_SECONDS, request.seconds, request.rounds, bench.pids
-    )
 
 
 CURVES = (

@@ -4,7 +4,7 @@ cost)."""
 from __future__ import annotations
 
 from broker.bench.grpc_workloads import GrpcPlace, measure_grpc
-from broker.bench.jobs import LoadShape, ProduceJob
+from broker.bench.jobs import LoadShape
 from broker.bench.worker_client import LoadError
 from broker.cli.benchmark.measured import Bench, say
 from broker.cli.benchmark.rates import WARM_UP_SECONDS
@@ -19,16 +19,9 @@ def measure_grpc_rates(bench: Bench) -> None:
     leaders = [node.grpc for node in nodes if node.role == "leader" and node.grpc is not None]
     if len(leaders) != 1:
         raise LoadError("the cluster must have one group, and its leader must serve gRPC")
-    request, topics = bench.request, [bench.new_topic(), bench.new_topic()]
-    job = ProduceJob(
-        (topics[0],),
-        request.size,
-        LoadShape(1, request.inflight or IN_FLIGHT),
-        WARM_UP_SECONDS,
-        request.seconds,
-        request.rounds,
-        bench.pids,
-    )
+    topics = [bench.new_topic(), bench.new_topic()]
+    shape = LoadShape(1, bench.request.inflight or IN_FLIGHT)
+    job = bench.produce_job((topics[0],), shape, WARM_UP_SECONDS)
     place = GrpcPlace(leaders[0], bench.pids)
     bench.measured.add(measure_grpc(bench.client, place, job, lambda: topics[1], say))
     for topic in topics:

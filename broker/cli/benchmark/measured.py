@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from broker.bench.failover import FailoverResult
 from broker.bench.growth import Curve
-from broker.bench.jobs import LoadShape
+from broker.bench.jobs import LoadShape, ProduceJob
 from broker.bench.results import Round, Summary, summarise
 from broker.bench.worker_client import LoadClient
 from broker.cli.local_cluster.local_cluster import LocalCluster
@@ -120,13 +120,21 @@ class Bench:
         cluster."""
         return self.known_pids if self.own is None else server_pids(self.own)
 
-    @property
-    def prefix(self) -> str:
-        return self.measured.title
-
     def ask(self, work: Callable[[AdminClient], Awaitable[T]]) -> T:
         """Runs ``work``, as an admin if the benchmark made the cluster."""
         return run_admin(self.namesrv, work, admin_of(self.own) if self.own else "")
+
+    def produce_job(
+        self,
+        topics: tuple[str, ...],
+        shape: LoadShape,
+        warm_up_seconds: float,
+        size: int | None = None,
+    ) -> ProduceJob:
+        """Sends messages of ``size``, else of the requested size."""
+        request = self.request
+        size, seconds = size or request.size, request.seconds
+        return ProduceJob(topics, size, shape, warm_up_seconds, seconds, request.rounds, self.pids)
 
     def new_topic(self, queues: int = QUEUES) -> str:
         """Creates a topic, so that the topics of a running cluster stay unchanged."""

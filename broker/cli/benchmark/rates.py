@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from broker.bench.jobs import FillJob, FloorJob, LoadShape, ProduceJob, ReplayJob
+from broker.bench.jobs import FillJob, FloorJob, LoadShape, ReplayJob
 from broker.bench.process_usage import memory_bytes
 from broker.bench.results import summarise
 from broker.bench.worker_client import LoadError
@@ -27,19 +27,10 @@ SMALL_PULL = 32
 
 def measure_rates(bench: Bench) -> None:
     """Measures closed loops of each shape."""
-    request = bench.request
     topic = bench.new_topic()
-    for shape in request.shapes:
-        say(f"{bench.prefix}: {shape.name}")
-        job = ProduceJob(
-            (topic,),
-            request.size,
-            shape,
-            WARM_UP_SECONDS,
-            request.seconds,
-            request.rounds,
-            bench.pids,
-        )
+    for shape in bench.request.shapes:
+        say(f"{bench.measured.title}: {shape.name}")
+        job = bench.produce_job((topic,), shape, WARM_UP_SECONDS)
         bench.measured.add({shape.name: bench.client.measure(job)})
     bench.measured.memory_bytes = memory_bytes(bench.pids)
     bench.delete_topic(topic)
@@ -105,6 +96,6 @@ def _replay(bench: Bench, shape: LoadShape, count: int, name: str, readers: int)
             ReplayJob(topic, count // 4, 1, bench.pids, readers=readers),
         ),
     ):
-        say(f"{bench.prefix}: {title}")
+        say(f"{bench.measured.title}: {title}")
         bench.measured.add({title: bench.client.measure(job)})
     bench.delete_topic(topic)

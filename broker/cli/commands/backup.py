@@ -133,16 +133,13 @@ def _send(store: BackupStore, sources: Sequence[SnapshotSource]) -> tuple[Backup
         for source in sources
     ]
     index = BackupIndex(backup_name(system_clock_ms()), tuple(replicas))
-    progress = Progress("bytes backed up", total=index.size)
     sent = 0
-    try:
+    with Progress("bytes backed up", total=index.size) as progress:
         for source, replica in zip(sources, replicas, strict=True):
             for file in replica.files:
                 if store.put(Path(source.directory, file.name), file, progress.add):
                     sent += file.size
         store.write(index)
-    finally:
-        progress.end()
     return index, sent
 
 

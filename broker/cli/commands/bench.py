@@ -134,7 +134,7 @@ def command(*, output: Output, **options: Any) -> None:
     if not args.namesrv:  # the keys of the environment are not those of a temporary cluster
         click.get_current_context().with_resource(profile_in_environment(""))
     interrupt_on_ending()
-    try:
+    with CommandError.instead_of(LoadError):
         if args.namesrv:
             measured, baseline = _measure_running(args, args.namesrv), None
         elif args.secured:
@@ -144,8 +144,6 @@ def command(*, output: Output, **options: Any) -> None:
             measured = Measured(REPLICAS)
             baseline = None if args.part in OWN_ONLY else Measured(1)
             _measure_own(args, measured, baseline)
-    except LoadError as error:
-        raise CommandError(str(error)) from error
     if not output.document(_document(args, measured, baseline)):
         _print(args, measured, baseline)
 

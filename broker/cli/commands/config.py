@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from broker.cli.commands.config_files import add_file_commands
+from broker.cli.commands.config_files import check, init, show
 from broker.cli.terminal.command_error import UsageError
-from broker.cli.terminal.options import cluster_options
+from broker.cli.terminal.options import broker_group_option, cluster_options
 from broker.cli.terminal.output import Output
 from broker.cli.terminal.program import Group
 from broker.cluster_admin.admin_client import run_admin
@@ -14,9 +14,9 @@ from broker.cluster_admin.settings import change_settings, settings_by_group
 from store.quoting import quoted
 
 command = Group()
-add_file_commands(command)
-
-group_option = click.option("--group", metavar="NAME", help="A broker group (default: all).")
+command.add_command(init)
+command.add_command(check)
+command.add_command(show)
 
 
 @command.command(
@@ -26,7 +26,7 @@ group_option = click.option("--group", metavar="NAME", help="A broker group (def
 """
 )
 @click.argument("key", required=False, help="Default: all.")
-@group_option
+@broker_group_option
 @cluster_options
 def get(key: str | None, group: str | None, namesrv: str, output: Output) -> None:
     """Show the settings of running groups."""
@@ -54,7 +54,7 @@ def get(key: str | None, group: str | None, namesrv: str, output: Output) -> Non
 )
 @click.argument("key")
 @click.argument("value")
-@group_option
+@broker_group_option
 @cluster_options
 def change(key: str, value: str, group: str | None, namesrv: str, output: Output) -> None:
     """Change a setting of running groups."""

@@ -10,7 +10,7 @@ import click
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.options import PATH, json_option
 from broker.cli.terminal.output import Output, print_table
-from broker.cli.terminal.program import Group
+from broker.cli.terminal.program import Command
 from broker.config.config_file import KINDS, Loaded, load, wanted_kind
 from broker.config.config_text import commented_toml
 from broker.config.setting_checks import ConfigError
@@ -22,19 +22,13 @@ kind_option = click.option(
 )
 
 
-def add_file_commands(group: Group) -> None:
-    """Adds the commands to ``dledger config``."""
-    group.command("init", examples=INIT_EXAMPLES)(init)
-    group.command("check", examples=CHECK_EXAMPLES)(check)
-    group.command("show", examples=SHOW_EXAMPLES)(show)
-
-
-INIT_EXAMPLES = """\
+@click.command(
+    cls=Command,
+    examples="""\
   dledger config init node.toml                   all settings of a node, explained
   dledger config init namesrv.toml --kind namesrv
-"""
-
-
+""",
+)
 @click.argument("path", metavar="FILE", type=PATH, required=False, help="Default: stdout.")
 @click.option("--kind", type=click.Choice([*KINDS]), default="node", help="Default: node.")
 def init(*, path: str | None, kind: str) -> None:
@@ -52,20 +46,19 @@ def init(*, path: str | None, kind: str) -> None:
         raise CommandError(f"{path} cannot be written: {error.strerror}") from error
 
 
+@UsageError.instead_of(ConfigError)
 def _load(path: str, kind: str | None) -> Loaded[Any]:
     if os.path.isdir(path):
         path = os.path.join(path, "node.toml")
-    try:
-        return load(KINDS[kind] if kind else wanted_kind(path), path, os.environ)
-    except ConfigError as error:
-        raise UsageError(str(error)) from error
+    return load(KINDS[kind] if kind else wanted_kind(path), path, os.environ)
 
 
-CHECK_EXAMPLES = """\
+@click.command(
+    cls=Command,
+    examples="""\
   dledger config check node.toml                  every problem, with its line
-"""
-
-
+""",
+)
 @click.argument("path", metavar="FILE", type=PATH)
 @kind_option
 @json_option
@@ -88,11 +81,12 @@ def _end(loaded: Loaded[Any]) -> int:
     return 0
 
 
-SHOW_EXAMPLES = """\
+@click.command(
+    cls=Command,
+    examples="""\
   dledger config show node.toml                   each value, and where it comes from
-"""
-
-
+""",
+)
 @click.argument(
     "path", metavar="FILE", type=PATH, required=False, help="Default: only the environment."
 )

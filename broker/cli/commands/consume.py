@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import partial
 
 import click
 
@@ -53,18 +54,6 @@ def _sql(text: str) -> Sql:
         return Sql(text)
     except ExpressionError as error:
         raise ValueError(str(error)) from None
-
-
-@dataclass(frozen=True, slots=True)
-class Membership:
-    """The group and subscription of a member."""
-
-    topic: str
-    group: str
-    wanted: str | Sql
-    start_from: StartFrom
-    broadcast: bool
-    namesrv: str
 
 
 @click.command(cls=Command, examples=EXAMPLES)
@@ -156,9 +145,11 @@ def command(
                     "--queue, --offset, --last, --until and --follow work without a group: omit "
                     "--group or these"
                 )
-            member = Membership(topic, group, wanted, start_from, broadcast, namesrv)
-            limits = Limits(count, timeout)
-            return run_session("consume", lambda: _consume(member, limits, printer))
+            subscribed, limits = {topic: wanted}, Limits(count, timeout)
+            join = partial(
+                Consumer, namesrv, group, subscribed, start_from=start_from, broadcast=broadcast
+            )
+            return run_session("consume", lambda: _consume(join, limits, printer))
         if broadcast:
             raise UsageError("--broadcast needs --group")
         if place["offset"] is not None and place["last"] is not None:
@@ -184,17 +175,11 @@ def command(
     return 0
 
 
-async def _consume(member: Membership, limits: Limits, printer: MessagePrinter) -> int:
+async def _consume(join: Callable[[], Consumer], limits: Limits, printer: MessagePrinter) -> int:
     progress = Progress("messages", asyncio.get_running_loop().time, limits.count)
-    async with Consumer(
-        member.namesrv,
-        member.group,
-        {member.topic: member.wanted},
-        start_from=member.start_from,
-        broadcast=member.broadcast,
-    ) as consumer:
+    async with join() as consumer:
         obstacle = None
-        try:
+        with progress:
             while limits.count is None or progress.count < limits.count:
                 try:
                     async with asyncio.timeout(limits.timeout):
@@ -209,8 +194,6 @@ async def _consume(member: Membership, limits: Limits, printer: MessagePrinter) 
                 # Only now: after a crash, printing twice is better than not at all.
                 consumer.acknowledge(batch.queue, batch.offset_after(count))
                 progress.add(count)
-        finally:
-            progress.end()
         if not await consumer.commit():
             raise CommandError(
                 "the offsets could not be committed: the group will get these messages again"

@@ -94,7 +94,7 @@ async def _mirror(  # noqa: PLR0917 - the command's own parameters
         counts[topic] += count
         progress.add(count)
 
-    try:
+    with progress:
         async with (
             open_admin(source, security) as there,
             open_admin(namesrv, security_from(os.environ)) as here,
@@ -107,8 +107,6 @@ async def _mirror(  # noqa: PLR0917 - the command's own parameters
                 for topic in counts
             ]
             await all_or_none([each.copy() if once else each.follow() for each in mirrors])
-    finally:
-        progress.end()
     if not output.document({"source": source, "topics": counts}):
         for topic, count in counts.items():
             print(f"{topic}: {count} messages copied")

@@ -80,12 +80,10 @@ log = logging.getLogger("dledger.nameserver")
 @json_option
 def command(*, path: str | None, output: Output, **given: Any) -> int:
     changed = {key: value for key, value in given.items() if value is not None}
-    try:
+    with UsageError.instead_of(ConfigError):
         config = read_name_server_config(path or "", os.environ, changed)
         access = _access_control(config)
         tls = read_port_tls(config.security, config.name)
-    except ConfigError as error:
-        raise UsageError(str(error)) from error
     with hangups_held():
         show_as("dledger-namesrv")
         server_log = ServerLog(config.logging)

@@ -57,10 +57,8 @@ EXAMPLES = """\
 )
 @json_option
 def command(path: str, output: Output) -> int:
-    try:
+    with UsageError.instead_of(ConfigError):
         config = read_config(path, os.environ)
-    except ConfigError as error:
-        raise UsageError(str(error)) from error
     if config.tracing and not _has_opentelemetry():
         raise UsageError(
             f"{path}: tracing: needs OpenTelemetry: `pip install dledger[tracing]`; or omit it"

@@ -9,7 +9,7 @@ import click
 
 from broker.cli.terminal.command_error import UsageError
 from broker.cli.terminal.numbers import WholeRange, byte_size
-from broker.cli.terminal.options import cluster_options
+from broker.cli.terminal.options import broker_group_option, cluster_options
 from broker.cli.terminal.output import Output, print_table
 from broker.cli.terminal.program import Group
 from broker.cluster_admin.admin_client import run_admin
@@ -20,8 +20,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 command = Group()
 
-group_option = click.option("--group", metavar="NAME", help="A broker group (default: all).")
-
 
 def entity_arguments(command: F) -> F:
     """``TYPE NAME``."""
@@ -29,11 +27,9 @@ def entity_arguments(command: F) -> F:
     return click.argument("type_", metavar="TYPE", type=click.Choice(ENTITY_TYPES))(command)
 
 
+@UsageError.instead_of(QuotaError)
 def _entity(type_: str, name: str) -> Entity:
-    try:
-        return parse_entity(Entity(type_, name).setting)
-    except QuotaError as error:
-        raise UsageError(str(error)) from error
+    return parse_entity(Entity(type_, name).setting)
 
 
 def _rate(name: str, kind: Callable[[str], int] | WholeRange, unit: str) -> Callable[[F], F]:
@@ -54,7 +50,7 @@ def _rate(name: str, kind: Callable[[str], int] | WholeRange, unit: str) -> Call
 @_rate("--produce-bytes", byte_size, "Bytes of bodies sent, such as 512KiB,")
 @_rate("--consume-messages", WholeRange(0), "Messages delivered")
 @_rate("--consume-bytes", byte_size, "Bytes of messages delivered, such as 2MiB,")
-@group_option
+@broker_group_option
 @cluster_options
 def put(
     *, type_: str, name: str, group: str | None, namesrv: str, output: Output, **rates: int | None
@@ -72,7 +68,7 @@ def put(
 
 @command.command(examples="  dledger quota unset topic clicks\n")
 @entity_arguments
-@group_option
+@broker_group_option
 @cluster_options
 def unset(*, type_: str, name: str, group: str | None, namesrv: str, output: Output) -> None:
     """Remove a quota."""
@@ -88,7 +84,7 @@ def _change(entity: Entity, quota: Quota, group: str | None, namesrv: str, outpu
 
 
 @command.command("list", examples="  dledger quota list\n")
-@group_option
+@broker_group_option
 @cluster_options
 def list_quotas(group: str | None, namesrv: str, output: Output) -> None:
     """The quotas of running groups."""

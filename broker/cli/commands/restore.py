@@ -100,15 +100,12 @@ def command(
     config_path: str | None,
     renamed: tuple[tuple[str, str], ...],
     nodes: int | None,
-    namesrv_port: int | None,
-    port: int | None,
-    http_port: int | None,
-    grpc_port: int | None,
     output: Output,
+    **ports: int | None,
 ) -> None:
     if (directory is None) == (config_path is None):
         raise UsageError("say where to restore: either --to DIR or --config FILE")
-    given = Ports(namesrv_port, port, http_port, grpc_port)
+    given = Ports(**ports)
     if config_path is not None and (nodes is not None or given != Ports()):
         raise UsageError("with --config the file gives the number of nodes and their addresses")
     config = None if config_path is None else _read(config_path)
@@ -131,11 +128,8 @@ def command(
             replicas = [_configured(config, groups)]
         check_whole(fs, found)
         total = sum(size for each in replicas for _name, size in each.source.files())
-        progress = Progress("bytes restored", total=total)
-        try:
+        with Progress("bytes restored", total=total) as progress:
             restore_data(target, replicas, progress.add, with_settings=config is None)
-        finally:
-            progress.end()
     _print(target, replicas, output, is_cluster=config is None)
 
 
@@ -150,10 +144,8 @@ def _url(snapshots: Sequence[str], backup: str | None) -> str | None:
 
 
 def _read(path: str) -> NodeConfig:
-    try:
+    with UsageError.instead_of(ConfigError):
         config: NodeConfig = read_config(path, os.environ)
-    except ConfigError as error:
-        raise UsageError(str(error)) from error
     if config.join:
         raise UsageError(f"{path}: join = true: such a node gets its data from its group")
     return config
@@ -170,19 +162,17 @@ def _rename(
     return dict(sorted(renamed.items()))
 
 
+@UsageError.instead_of(ConfigError)
 def _new_cluster(
     directory: Path, groups: Mapping[str, SnapshotSource], nodes: int, ports: Ports
 ) -> list[RestoredReplica]:
     made = []
-    try:
-        for config in plan_cluster(directory, nodes, list(groups), ports):
-            source = groups[config.group]
-            size = source.identity.segment_size
-            body = min(config.max_message_size, size // 2)
-            fitting = replace(config, segment_size=size, max_message_size=body)
-            made.append(RestoredReplica(source, fitting, f"{config.group}/{config.node}"))
-    except ConfigError as error:
-        raise UsageError(str(error)) from error
+    for config in plan_cluster(directory, nodes, list(groups), ports):
+        source = groups[config.group]
+        size = source.identity.segment_size
+        body = min(config.max_message_size, size // 2)
+        fitting = replace(config, segment_size=size, max_message_size=body)
+        made.append(RestoredReplica(source, fitting, f"{config.group}/{config.node}"))
     return made
 
 

@@ -232,10 +232,8 @@ def reseal(*, namesrv: str, output: Output) -> int:
 @namesrv_option
 def token(hours: int, namesrv: str) -> None:  # noqa: ARG001 - an option of all commands
     """Print a token for HTTP, made with this client's keys."""
-    try:
+    with UsageError.instead_of(CredentialsError):
         keys = security_from(os.environ).credentials
-    except CredentialsError as error:
-        raise UsageError(str(error)) from error
     if keys is None:
         raise UsageError("no account: name a profile with --profile FILE or $DLEDGER_PROFILE")
     expires_ms = int(time.time() * 1000) + hours * 3_600_000

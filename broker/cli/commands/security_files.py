@@ -79,10 +79,8 @@ def init(
 
     cluster, hosts = _named(nodes, cluster)
     files = SecurityFiles(os.path.abspath(directory))
-    try:
+    with CommandError.instead_of(SecurityDirectoryError):
         made = init_directory(files, cluster, hosts, days=days, renew=renew)
-    except SecurityDirectoryError as error:
-        raise CommandError(str(error)) from error
     if output.document({"directory": files.directory, "cluster": cluster, **asdict(made)}):
         return
     print(f"{files.directory}: made {', '.join(made.written) or 'nothing'}")
@@ -112,10 +110,8 @@ def revoke(*, directory: str, nodes: tuple[str, ...], output: Output) -> None:
     names = ["/".join(filter(None, _name(each))) for each in nodes]
     _require_directory(directory)
     files = SecurityFiles(os.path.abspath(directory))
-    try:
+    with CommandError.instead_of(security_directory.SecurityDirectoryError):
         serials = security_directory.revoke(files, names, datetime.now(UTC))
-    except security_directory.SecurityDirectoryError as error:
-        raise CommandError(str(error)) from error
     if output.document({"file": files.revoked, "serials": serials}):
         return
     print(f"{files.revoked}: {', '.join(serials)}")
@@ -170,11 +166,9 @@ def _named(
     }
 
 
+@UsageError.instead_of(ConfigError)
 def _members(path: str) -> tuple[str, Mapping[tuple[str, str], list[str]]]:
-    try:
-        config = read_exposed_config(path)
-    except ConfigError as error:
-        raise UsageError(str(error)) from error
+    config = read_exposed_config(path)
     return config.cluster, {
         (config.group, node): [endpoint.host for endpoint in member.endpoints.values()]
         for node, member in config.members.items()
@@ -192,11 +186,9 @@ def _name(text: str) -> tuple[str, str]:
     )
 
 
+@UsageError.instead_of(ValueError)
 def _hosts(text: str) -> list[str]:
-    try:
-        return [host_name(host) for host in text.split(",") if host]
-    except ValueError as error:
-        raise UsageError(str(error)) from error
+    return [host_name(host) for host in text.split(",") if host]
 
 
 def _status_of_files(directory: str, output: Output) -> int:
@@ -205,10 +197,8 @@ def _status_of_files(directory: str, output: Output) -> int:
         look_at,
     )
 
-    try:
+    with CommandError.instead_of(SecurityDirectoryError):
         reports, problems = look_at(SecurityFiles(os.path.abspath(directory)), datetime.now(UTC))
-    except SecurityDirectoryError as error:
-        raise CommandError(str(error)) from error
     document = {"certificates": [asdict(each) for each in reports], "problems": problems}
     if not output.document(document):
         print_table(

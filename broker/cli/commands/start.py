@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from broker.cli.local_cluster.forked_servers import CommandLine, forking
+from broker.cli.local_cluster.forked_servers import fork
 from broker.cli.local_cluster.local_cluster import NAMESRV, LocalCluster, open_cluster
 from broker.cli.local_cluster.managed_processes import ManagedProcess
 from broker.cli.terminal.options import data_option, json_option
 from broker.cli.terminal.output import Output
-from broker.cli.terminal.program import Command
+from broker.cli.terminal.program import Command, CommandLine
 from broker.cli.terminal.progress import waiting
 
 EXAMPLES = """\
@@ -43,7 +44,7 @@ def command(command_line: CommandLine, nodes: tuple[str, ...], data: Path, outpu
                 print(f"{process.name} is running already", file=sys.stderr)
         processes = missing
     for process in processes:
-        process.start(forking(command_line))
+        process.start(partial(fork, command_line))
     for process in processes:
         with waiting(f"{process.name} starts"):
             started = _wait_for(process, cluster)

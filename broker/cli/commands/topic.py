@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from broker.cli.commands.name_completion import topics
-from broker.cli.commands.topic_move import add_move_command
+from broker.cli.commands.topic_move import move
 from broker.cli.terminal.command_error import UsageError
 from broker.cli.terminal.name_arguments import server_address, topic_name
 from broker.cli.terminal.numbers import WholeRange
@@ -53,7 +53,7 @@ UNSET = "unset"
 """Instead of a length of time: the topic has no retention of its own."""
 
 command = Group()
-add_move_command(command)
+command.add_command(move)
 name_argument = click.argument("name", type=topic_name)
 known_argument = click.argument("name", type=topic_name, shell_complete=topics)
 

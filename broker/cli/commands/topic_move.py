@@ -19,7 +19,7 @@ from broker.cli.terminal.options import (
     yes_option,
 )
 from broker.cli.terminal.output import Output
-from broker.cli.terminal.program import Group
+from broker.cli.terminal.program import Command
 from broker.cli.terminal.progress import waiting
 from broker.cluster_admin.admin_client import run_on_leaders
 from broker.cluster_admin.topic_move import Place, Remaining, TopicMove, Waiting
@@ -32,11 +32,6 @@ LOOK_SECONDS = 1.0
 """Pace: the seconds between two checks of the messages that remain."""
 
 
-def add_move_command(group: Group) -> None:
-    """Adds ``move`` to ``dledger topic``."""
-    group.command("move", examples=EXAMPLES)(move)
-
-
 EXAMPLES = """\
   dledger topic move orders --from broker-a --to broker-b --dry-run
   dledger topic move orders --from broker-a --to broker-b --wait
@@ -44,6 +39,7 @@ EXAMPLES = """\
 """
 
 
+@click.command(cls=Command, examples=EXAMPLES)
 @click.option(
     "--from", "source", metavar="GROUP", required=True, help="The broker group that it leaves."
 )

@@ -5,13 +5,14 @@ from __future__ import annotations
 import signal
 import sys
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import click
 
 from broker.admin.group_health import LEADER
 from broker.cli.commands.status import print_groups
-from broker.cli.local_cluster.forked_servers import CommandLine, forking
+from broker.cli.local_cluster.forked_servers import fork
 from broker.cli.local_cluster.local_cluster import LocalCluster, design_cluster
 from broker.cli.local_cluster.port_layout import GROUPS_MAX, NODES_MAX, Ports
 from broker.cli.local_cluster.port_options import port_options
@@ -19,7 +20,7 @@ from broker.cli.local_cluster.readiness import wait_until_serving
 from broker.cli.terminal.numbers import WholeRange
 from broker.cli.terminal.options import data_hint, data_option, json_option
 from broker.cli.terminal.output import Output
-from broker.cli.terminal.program import Command
+from broker.cli.terminal.program import Command, CommandLine
 from broker.cli.terminal.progress import waiting
 from broker.cli.terminal.signals import handled_signals, interrupt_on_ending
 from broker.cli.terminal.standard_streams import drop_output
@@ -53,27 +54,25 @@ signal."""
 @click.pass_obj
 def command(
     command_line: CommandLine,
+    /,
     *,
     nodes: int | None,
     groups: int | None,
     data: Path,
     flush: str | None,
-    namesrv_port: int | None,
-    port: int | None,
-    http_port: int | None,
-    grpc_port: int | None,
     detach: bool,
     output: Output,
+    **ports: int | None,
 ) -> None:
     interrupt_on_ending()
-    given = Ports(namesrv_port, port, http_port, grpc_port)
-    ports = None if given == Ports() else given
-    cluster = design_cluster(data, nodes=nodes, groups=groups, flush=flush, ports=ports)
+    given = Ports(**ports)
+    changed = None if given == Ports() else given
+    cluster = design_cluster(data, nodes=nodes, groups=groups, flush=flush, ports=changed)
     cluster.require_startable()  # before its files change
     cluster.write()
     stays = False
     try:
-        cluster.start(forking(command_line))
+        cluster.start(partial(fork, command_line))
         with waiting(f"starting {len(cluster.processes)} processes"):
             serving = wait_until_serving(cluster)
         # Only now wait for signals: a process that starts earlier would inherit the mask.

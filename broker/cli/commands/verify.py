@@ -40,21 +40,17 @@ something could not be read or checked
 @json_option
 def command(directories: tuple[Path, ...], output: Output) -> int:
     fs = OsFileSystem()
-    try:
+    with UsageError.instead_of(DataFormatError):
         named = [find_replicas(fs, str(directory)) for directory in directories]
-    except DataFormatError as error:
-        raise UsageError(str(error)) from error
     replicas = [replica for found in named for replica in found]
     total = sum(log_size(fs, replica) for replica in replicas)
-    progress = Progress("bytes of log checked", total=total)
     try:
-        verification = verify_replicas(fs, replicas, progress.add)
+        with Progress("bytes of log checked", total=total) as progress:
+            verification = verify_replicas(fs, replicas, progress.add)
     except (DataLockedError, DataFormatError) as error:
         raise UsageError(str(error)) from error
     except (StoreError, OSError) as error:
         raise UsageError(f"the check could not be finished: {error}") from error
-    finally:
-        progress.end()
     if not output.document(verification.to_json()):
         _print(verification)
     return exit_code(verification.findings)

@@ -18,12 +18,12 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from typing import BinaryIO, NoReturn, Protocol
+from collections.abc import Iterable, Sequence
+from typing import BinaryIO, NoReturn
 
-from broker.cli.local_cluster.managed_processes import DLEDGER, Child, Starter, execute
+from broker.cli.local_cluster.managed_processes import DLEDGER, Child, execute
 from broker.cli.terminal.exit_codes import EXIT_FAILED
+from broker.cli.terminal.program import CommandLine
 from broker.cli.terminal.signals import TERMINATION_SIGNALS, handled_signals
 from broker.config.variables import server_variables
 
@@ -67,27 +67,9 @@ class ForkedChild:
         return code
 
 
-class CommandLine(Protocol):
-    """Runs the command of a fork."""
-
-    @property
-    def prepare(self) -> Callable[[str], None]:
-        """Imports the modules of a command, before the forks."""
-
-    @property
-    def run(self) -> Callable[[Sequence[str]], int]:
-        """Runs a command with its arguments; returns its exit code."""
-
-
-def forking(command_line: CommandLine) -> Starter:
-    """Starts servers as :func:`~broker.cli.local_cluster.managed_processes.execute` does, as forks
-    if possible.
-    """
-    return partial(fork, command_line)
-
-
 def fork(command_line: CommandLine, arguments: Sequence[str], log: BinaryIO) -> Child:
-    """Starts one server (see :func:`forking`)."""
+    """Starts one server as :func:`~broker.cli.local_cluster.managed_processes.execute` does, as a
+    fork if possible."""
     if tuple(arguments[: len(DLEDGER)]) != DLEDGER or len(os.listdir(TASKS)) > 1:
         return execute(arguments, log)
     command_line.prepare(arguments[len(DLEDGER)])

@@ -74,11 +74,12 @@ class LocalCluster:
         self.namesrv_process = ManagedProcess(
             NAMESRV,
             home,
-            _dledger(
+            [
+                *DLEDGER,
                 NAMESRV,
                 *(["--config", str(settings)] if settings.exists() else []),
                 *("--host", self.namesrv.host, "--port", str(self.namesrv.port)),
-            ),
+            ],
             home / "log/namesrv.log",
         )
 
@@ -245,7 +246,7 @@ def design_cluster(
     only through the log. Raises :class:`UsageError`.
     """
     found, removed = _read_configs(directory)
-    try:
+    with UsageError.instead_of(ConfigError):
         if found:
             configs = _adapt(found, directory, nodes, groups, ports)
         else:
@@ -254,8 +255,6 @@ def design_cluster(
             )
         if flush is not None:
             configs = [replace(config, flush=flush) for config in configs]
-    except ConfigError as error:
-        raise UsageError(str(error)) from error
     return LocalCluster(directory, configs, removed)
 
 
@@ -281,12 +280,10 @@ def _read_configs(directory: Path) -> tuple[list[NodeConfig], list[NodeConfig]]:
     a new cluster there would begin with their data."""
     members: list[NodeConfig] = []
     removed: list[NodeConfig] = []
-    try:
+    with UsageError.instead_of(ConfigError):
         for path in sorted(directory.glob("*/*/node.toml")):
             kind = removed if path.with_name(REMOVED_FILE).exists() else members
             kind.append(read_config(str(path)))
-    except ConfigError as error:
-        raise UsageError(str(error)) from error
     if removed and not members:
         raise UsageError(
             f"{directory} has only nodes that were removed from their groups; "
@@ -311,9 +308,5 @@ def write_config(config: NodeConfig) -> None:
 def local_node(config: NodeConfig) -> LocalNode:
     """The node of these settings, running or not."""
     home = Path(config.data)
-    arguments = _dledger("node", "--config", str(home / "node.toml"))
+    arguments = [*DLEDGER, "node", "--config", str(home / "node.toml")]
     return LocalNode(config, ManagedProcess(config.name, home, arguments, home / "log/node.log"))
-
-
-def _dledger(*arguments: str) -> list[str]:
-    return [*DLEDGER, *arguments]

@@ -14,14 +14,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def port_options(command: F) -> F:
-    """The parameters ``namesrv_port``, ``port``, ``http_port`` and ``grpc_port``; None if not
-    given."""
-    for name, what, usual in (
-        ("--grpc-port", "The first broker's gRPC port", f"its port plus {GRPC_PORT_DISTANCE}"),
-        ("--http-port", "The first broker's HTTP port", DEFAULT_PORTS.http),
-        ("--port", "The first broker's port", DEFAULT_PORTS.remoting),
-        ("--namesrv-port", "The NameServer's port", DEFAULT_PORTS.namesrv),
+    """The fields of :class:`Ports`; None if not given."""
+    for name, field, which, usual in (
+        ("--grpc-port", "grpc", "first broker's gRPC", f"its port plus {GRPC_PORT_DISTANCE}"),
+        ("--http-port", "http", "first broker's HTTP", DEFAULT_PORTS.http),
+        ("--port", "remoting", "first broker's", DEFAULT_PORTS.remoting),
+        ("--namesrv-port", "namesrv", "NameServer's", DEFAULT_PORTS.namesrv),
     ):
-        told = f"{what} (default: {usual}, or unchanged; 0: any free port)."
-        command = click.option(name, type=PORT, metavar="PORT", help=told)(command)
+        told = f"The {which} port (default: {usual}, or unchanged; 0: any free port)."
+        command = click.option(name, field, type=PORT, metavar="PORT", help=told)(command)
     return command

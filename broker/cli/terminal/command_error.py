@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import click
 
 from broker.cli.terminal.exit_codes import EXIT_FAILED, EXIT_USAGE
@@ -20,6 +23,18 @@ class CommandError(click.ClickException):
     """Whether the same request may succeed later, as with errors of the client library."""
     command = ""
     """The name of the failed command, set by :func:`~broker.cli.terminal.program.run_program`."""
+
+    @classmethod
+    @contextmanager
+    def instead_of(cls, *kinds: type[Exception]) -> Iterator[None]:
+        """For a block or a function: this error, with the same words, is raised instead of those.
+
+        What they say must be for who gave the command.
+        """
+        try:
+            yield
+        except kinds as error:
+            raise cls(str(error)) from error
 
 
 class UsageError(CommandError):

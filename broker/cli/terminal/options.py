@@ -146,6 +146,8 @@ namesrv_option = options(
 cluster_options = options(namesrv_option, json_option)
 """The options of a command that asks a cluster."""
 
+broker_group_option = click.option("--group", metavar="NAME", help="A broker group (default: all).")
+
 data_option = click.option(
     "--data",
     metavar="DIR",

@@ -7,8 +7,8 @@ examples. A command returns its exit code; None is 0.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import click
 
@@ -18,6 +18,16 @@ from broker.cli.terminal.standard_streams import drop_output
 
 COMPLETION = "_DLEDGER_COMPLETE"
 """click's variable for requests of shell completion."""
+
+
+class CommandLine(NamedTuple):
+    """For commands that start others as forks: see ``broker/cli/local_cluster/forked_servers.py``.
+    They get it by ``click.pass_obj``."""
+
+    prepare: Callable[[str], None]
+    """Imports the modules of a command, before the forks."""
+    run: Callable[[Sequence[str]], int]
+    """Runs a command with its arguments; returns its exit code."""
 
 
 class _WithEpilog(click.Command):
@@ -75,7 +85,7 @@ class Group(_WithEpilog, click.Group):
 
 
 def run_program(
-    program: click.Command, name: str, arguments: Sequence[str], obj: object = None
+    program: click.Command, name: str, arguments: Sequence[str], obj: CommandLine | None = None
 ) -> int:
     """Runs one command; returns its exit code. ``obj`` is for ``click.pass_obj``."""
     try:

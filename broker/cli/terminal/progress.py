@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
@@ -17,6 +17,7 @@ REDRAW_SECONDS = 0.2
 
 class Progress:
     """Counts; ``label`` says what. ``clock`` gives seconds. Without a ``total`` no bar is shown.
+    As a context it ends after its block.
 
     It draws at a count, at most five times a second, and starts no thread.
     """
@@ -48,6 +49,12 @@ class Progress:
         self.count += count
         if self._shown and self._clock() - self._drawn >= REDRAW_SECONDS:
             self._draw(said)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.end()
 
     def end(self) -> None:
         """Clears the line, until the next count."""

@@ -95,10 +95,8 @@ def checked(check: Callable[[str], object], values: Values, name: str) -> str:
     text = values.get(name, "")
     if not text:
         raise UsageError(f"{name.replace('_', ' ')} is missing")
-    try:
+    with UsageError.instead_of(ValueError):
         check(text)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
     return text
 
 

@@ -135,11 +135,9 @@ def _properties(values: Values) -> dict[str, str]:
     return found
 
 
+@UsageError.instead_of(ValueError)
 def _deliver_at(values: Values) -> int:
-    try:
-        return future_ms(values["deliver_at"])
-    except ValueError as error:
-        raise UsageError(str(error)) from None
+    return future_ms(values["deliver_at"])
 
 
 ACTIONS = (SendMessage(),)

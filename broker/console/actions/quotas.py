@@ -37,11 +37,9 @@ _BYTES = ("produce_bytes", "consume_bytes")
 _GROUP = "group"
 
 
+@UsageError.instead_of(QuotaError)
 def _entity(values: Values) -> Entity:
-    try:
-        return parse_entity(Entity(values.get("type", ""), values.get("name", "")).setting)
-    except QuotaError as error:
-        raise UsageError(str(error)) from None
+    return parse_entity(Entity(values.get("type", ""), values.get("name", "")).setting)
 
 
 def _quota(values: Values) -> Quota:

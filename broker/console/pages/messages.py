@@ -95,10 +95,8 @@ async def _find(visit: Visit, query: Mapping[str, str]) -> list[ReceivedMessage]
         offset = whole(query, "offset", 0, INT64_MAX) or 0
         return await _peeked(visit, topic, replace(place, offset=offset), count)
     if by == "time":
-        try:
+        with UsageError.instead_of(ValueError):
             start = timestamp_ms(query.get("time", "") or "1h")
-        except ValueError as error:
-            raise UsageError(str(error)) from None
         return await _peeked(visit, topic, replace(place, start=start), count)
     found = await _peeked(
         visit, topic, replace(place, last=count, bytes_max=CONSOLE.page_bytes_max), count

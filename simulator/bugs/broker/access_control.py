@@ -23,11 +23,16 @@ from broker.security.permissions import Permission
 from broker.security.signature import CALLER_FIELDS, SIGNATURE, is_signed_by
 from broker.state.commands import PutAccess
 from simulator.bugs.broker.lost_state import not_in_checkpoints
-from simulator.bugs.broker.state_divergence import obeys_otherwise
+from simulator.bugs.broker.state_divergence import obeys_otherwise, without
 from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from simulator.worlds.registry import ACCOUNTS
 
+SERVED = "is served, though | is stored in | what no admin has asked for"
+REFUSED = "is refused, though"
+bug = BugsOf(ACCOUNTS, seconds=8.0, usual=("client pause", "stop"))
 
+
+@bug("S1x", SERVED, 5)
 def wrong_signature_taken(patch: Patch) -> None:
     """A signature must be there, and is not compared."""
 
@@ -36,6 +41,7 @@ def wrong_signature_taken(patch: Patch) -> None:
         return SIGNATURE in ext
 
 
+@bug("S2x", SERVED, 5)
 def body_not_signed(patch: Patch) -> None:
     """A signature that was right once is right with any body."""
     right: set[tuple[bytes, object]] = set()
@@ -48,6 +54,7 @@ def body_not_signed(patch: Patch) -> None:
         return known in right
 
 
+@bug("S3x", SERVED, 5)
 def unsigned_request_taken(patch: Patch) -> None:
     """A request that is not signed is the one of the account that it names."""
 
@@ -65,11 +72,13 @@ def unsigned_request_taken(patch: Patch) -> None:
         return signed(control, ext, body, host)
 
 
+@bug("S4x", SERVED, 5)
 def permission_not_checked_on_one_door(patch: Patch) -> None:
     """Request 10 needs an account and no permission, unlike 310."""
     _with_rows(patch, {RequestCode.SEND_MESSAGE: lambda _request: DESCRIBE})
 
 
+@bug("S5x", SERVED, 5)
 def admin_requests_for_everybody(patch: Patch) -> None:
     """Whoever has an account makes accounts and topics."""
 
@@ -80,6 +89,7 @@ def admin_requests_for_everybody(patch: Patch) -> None:
     _with_rows(patch, dict.fromkeys(codes, row))
 
 
+@bug("S6x", SERVED, 40)
 def anybody_forwards(patch: Patch) -> None:
     """Whoever has an account may name the client whose request it forwards."""
     _with_rows(patch, {RequestCode.FORWARD: lambda _request: DESCRIBE})
@@ -98,6 +108,7 @@ def _with_rows(patch: Patch, rows: Mapping[int, Classifier]) -> None:
         return guarded(dispatch, access, {**needs, **rows}, always=always, without=without)
 
 
+@bug("S7x", SERVED, 5)
 def group_not_checked(patch: Patch) -> None:
     """Who may consume a topic may do it as a member of any group."""
     authorize = broker.security.authorize.authorize
@@ -107,6 +118,7 @@ def group_not_checked(patch: Patch) -> None:
         return "" if access.group and caller.account else authorize(caller, access)
 
 
+@bug("S8x", SERVED, 5)
 def any_permission_is_enough(patch: Patch) -> None:
     """Who may consume a topic may send to it."""
     authorize = broker.security.authorize.authorize
@@ -119,6 +131,7 @@ def any_permission_is_enough(patch: Patch) -> None:
         return why
 
 
+@bug("S9x", SERVED, 5)
 def default_before_the_named_permission(patch: Patch) -> None:
     """What an account may do with all topics, it may do with one that is denied by name."""
 
@@ -127,6 +140,7 @@ def default_before_the_named_permission(patch: Patch) -> None:
         return account.topics.get(name, Permission.DENY) | account.default_topic
 
 
+@bug("S10x", SERVED, 100, "partition", "pause", "delay")
 def forwarded_request_not_checked(patch: Patch) -> None:
     """A leader believes that the follower has checked what it forwards."""
 
@@ -147,6 +161,7 @@ def forwarded_request_not_checked(patch: Patch) -> None:
         return check
 
 
+@bug("S11x", REFUSED, 5)
 def forwarded_request_loses_its_caller(patch: Patch) -> None:
     """A follower forwards a request without the fields that say who asks."""
     packed = pack_forwarded
@@ -157,6 +172,7 @@ def forwarded_request_loses_its_caller(patch: Patch) -> None:
         return packed(Frame(request.code, request.opaque, ext=ext, body=request.body), client)
 
 
+@bug("S12x", f"{SERVED} | {REFUSED}", 5)
 def replaced_key_goes_on(patch: Patch) -> None:
     """A node goes on with the account as it knew it first."""
 
@@ -173,6 +189,7 @@ def replaced_key_goes_on(patch: Patch) -> None:
         return find(control, access_key, host)
 
 
+@bug("S13x", "is changed, and the log lacks it", 5)
 def change_told_before_it_is_committed(patch: Patch) -> None:
     """An admin is told that an account is changed when the change is proposed."""
 
@@ -184,24 +201,25 @@ def change_told_before_it_is_committed(patch: Patch) -> None:
         done(None)
 
 
+@bug("S14x", "that nobody had | gives up a state", 10, "crash")
 def accounts_not_in_checkpoints(patch: Patch) -> None:
     """A restart begins without accounts."""
     not_in_checkpoints(patch, "access", dict)
 
 
+@bug("S15x", SERVED, 5)
 def everybody_registers(patch: Patch) -> None:
     """A NameServer takes registrations from whoever reaches it."""
     patch.set(name_server, "READS", name_server.READS | {RequestCode.REGISTER_BROKER})
 
 
+@bug("S16x", f"{REFUSED} | has another state in settings, and says so in time", 10)
 def one_replica_misses_changes(patch: Patch) -> None:
     """One replica does not apply changes of accounts."""
-    obeys_otherwise(
-        patch,
-        lambda _machine, commands: [each for each in commands if not isinstance(each, PutAccess)],
-    )
+    obeys_otherwise(patch, without(PutAccess))
 
 
+@bug("S17x", SERVED, 60, "client pause", seconds=20.0)
 def removed_admin_comes_back(patch: Patch) -> None:
     """An admin that was removed counts again by the file of the first admin."""
 
@@ -209,36 +227,3 @@ def removed_admin_comes_back(patch: Patch) -> None:
     def named(control: AccessControl, access_key: str) -> Credentials | None:
         local = control._secrets.admin
         return local if local is not None and local.access_key == access_key else None
-
-
-SERVED = "is served, though | is stored in | what no admin has asked for"
-REFUSED = "is refused, though"
-
-
-_bug = BugsOf(ACCOUNTS, seconds=8.0, usual=("client pause", "stop"))
-
-
-BUGS = (
-    _bug("S1x", wrong_signature_taken, SERVED, 5),
-    _bug("S2x", body_not_signed, SERVED, 5),
-    _bug("S3x", unsigned_request_taken, SERVED, 5),
-    _bug("S4x", permission_not_checked_on_one_door, SERVED, 5),
-    _bug("S5x", admin_requests_for_everybody, SERVED, 5),
-    _bug("S6x", anybody_forwards, SERVED, 40),
-    _bug("S7x", group_not_checked, SERVED, 5),
-    _bug("S8x", any_permission_is_enough, SERVED, 5),
-    _bug("S9x", default_before_the_named_permission, SERVED, 5),
-    _bug("S10x", forwarded_request_not_checked, SERVED, 100, "partition", "pause", "delay"),
-    _bug("S11x", forwarded_request_loses_its_caller, REFUSED, 5),
-    _bug("S12x", replaced_key_goes_on, f"{SERVED} | {REFUSED}", 5),
-    _bug("S13x", change_told_before_it_is_committed, "is changed, and the log lacks it", 5),
-    _bug("S14x", accounts_not_in_checkpoints, "that nobody had | gives up a state", 10, "crash"),
-    _bug("S15x", everybody_registers, SERVED, 5),
-    _bug(
-        "S16x",
-        one_replica_misses_changes,
-        f"{REFUSED} | has another state in settings, and says so in time",
-        10,
-    ),
-    _bug("S17x", removed_admin_comes_back, SERVED, 60, "client pause", seconds=20.0),
-)

@@ -16,25 +16,29 @@ from dledger.errors import ProposeError
 from dledger.node.applier import Applier
 from dledger.node.linearizable_reads import LinearizableReads
 from dledger.node.proposals import Proposals
-from dledger.raft.quorum_tracker import QuorumTracker
-from dledger.raft.read_index import LeaderReads, ReadAsked
 from simulator.bugs.broker.entries_apart import in_two_entries
 from simulator.bugs.broker.lost_state import not_in_checkpoints
-from simulator.bugs.planted_bug import Bug, BugsOf, Original, Patch
-from simulator.bugs.raft.linearizable_reads import STALE
-from simulator.worlds.registry import BROKERS, FOLLOWERS, RETENTION, TRANSACTIONS
+from simulator.bugs.planted_bug import SECONDS, BugsOf, Original, Patch
+from simulator.bugs.raft.leadership import leader_that_nobody_hears_goes_on
+from simulator.bugs.raft.linearizable_reads import STALE, read_confirmed_by_nobody
+from simulator.worlds.registry import BROKERS, FOLLOWERS, NODES, RETENTION, TRANSACTIONS
 from store.index.block_seals import Tail, extend, unsealed
 from store.index.consume_queue import ConsumeQueue, QueueFlush
 from store.io.filesystem import Bytes
 from store.log.entry_index import EntryIndex
 from store.message.batch import QUEUE_ROW
 
+GIVEN_UP = "has given up | was delivered to nobody"
+bug = BugsOf(BROKERS, seconds=8.0)
 
+
+@bug("A10b", STALE, 20, "crash", "partition", "pause", world=FOLLOWERS)
 def follower_reads_what_it_has(patch: Patch) -> None:
     """A broker answers reads from its applied state, without a read index."""
     patch.set(LinearizableReads, "add", lambda _reads, done: done(None))
 
 
+@bug("D1", "that nobody had", 20)
 def rows_written_after_a_checkpoint_kept(patch: Patch) -> None:
     """Rows of a queue behind the last checkpoint are kept at a start."""
 
@@ -52,6 +56,7 @@ def rows_written_after_a_checkpoint_kept(patch: Patch) -> None:
         restore(queue, first_offset, more if end_offset > tail.end else tail)
 
 
+@bug("D1b", "are missing", 20, "crash", "stop")
 def rows_not_flushed_for_a_checkpoint(patch: Patch) -> None:
     """A checkpoint is saved though the newest rows of the queues are in memory only."""
 
@@ -62,6 +67,7 @@ def rows_not_flushed_for_a_checkpoint(patch: Patch) -> None:
         flush.tail, _ = extend(flush.tail, flush._rows, flush._queue.rows_per_file)
 
 
+@bug("D2", "after offset", 10)
 def rows_in_another_order_than_the_log(patch: Patch) -> None:
     """Messages of one entry get their offsets in the opposite order."""
 
@@ -74,6 +80,7 @@ def rows_in_another_order_than_the_log(patch: Patch) -> None:
     patch.set(broker.delivery.message_reader, "_corrupt_row", lambda *_: None)
 
 
+@bug("D3", GIVEN_UP, 20, "expiry")
 def one_message_too_many_given_up(patch: Patch) -> None:
     """The minimum offset of each queue goes one too far when messages expire."""
 
@@ -81,6 +88,7 @@ def one_message_too_many_given_up(patch: Patch) -> None:
     patch.set(ConsumeQueue, "offset_at", lambda queue, position: offset_at(queue, position) + 1)
 
 
+@bug("D12x", "is not old enough", 20, "expiry", world=RETENTION)
 def young_message_given_up_by_its_topic(patch: Patch) -> None:
     """The retention of a topic gives up one message too many."""
 
@@ -95,6 +103,7 @@ def young_message_given_up_by_its_topic(patch: Patch) -> None:
         return await first_from(retention, queue, queue_id, time_ms) + 1
 
 
+@bug("D4", "stops by itself", 100, world=NODES, seconds=SECONDS)
 def rows_of_the_entry_index_kept_by_a_cut(patch: Patch) -> None:
     """The entry index keeps the rows of cut entries."""
 
@@ -104,6 +113,7 @@ def rows_of_the_entry_index_kept_by_a_cut(patch: Patch) -> None:
             index.end_index = first_index
 
 
+@bug("D5", "is stored twice", 40, "crash", "partition")
 def retries_taken_for_new_messages(patch: Patch) -> None:
     """Retries of producers are not recognised."""
 
@@ -114,6 +124,7 @@ def retries_taken_for_new_messages(patch: Patch) -> None:
         requests._batcher.add_messages(topic, queue_id, messages, waiter)
 
 
+@bug("D6", "is acknowledged as", 20)
 def answer_names_another_offset(patch: Patch) -> None:
     """A producer gets the offset that was free when its message came, not the stored one."""
     succeed = PendingBatch.succeed
@@ -129,6 +140,7 @@ def answer_names_another_offset(patch: Patch) -> None:
     patch.set(PendingBatch, "succeed", succeed)
 
 
+@bug("D8", "is not linearizable", 60, "crash", "partition")
 def command_acknowledged_before_it_is_committed(patch: Patch) -> None:
     """An offset commit or a new topic is acknowledged when it is proposed."""
     add_command, add_in_one_entry = Batcher.add_command, Batcher.add_in_one_entry
@@ -152,6 +164,7 @@ def command_acknowledged_before_it_is_committed(patch: Patch) -> None:
             acknowledged(None)
 
 
+@bug("D9", "only the disks of", 20, world=NODES, seconds=SECONDS)
 def entries_applied_before_they_are_committed(patch: Patch) -> None:
     """A node applies received entries before they are committed, and consumers read them."""
 
@@ -164,28 +177,28 @@ def entries_applied_before_they_are_committed(patch: Patch) -> None:
                 return
 
 
+# Only of its peers: clients must reach the leader that nobody hears any more.
+@bug("A10", STALE, 20, "partial partition", world=FOLLOWERS)
 def reads_by_a_leader_that_nobody_confirmed(patch: Patch) -> None:
     """A leader answers reads at once, as if it had a lease, and goes on although nobody hears
     it."""
-
-    @patch.instead(LeaderReads, "ask")
-    def at_once(reads: LeaderReads, asker: str, number: int, _now: float) -> None:
-        index = max(reads._raft_log.commit_index, reads._first_index)
-        reads._answer(ReadAsked(asker, number, index))
-
-    patch.set(QuorumTracker, "heard_since", lambda _quorum_tracker, _since: True)
+    read_confirmed_by_nobody(patch)
+    leader_that_nobody_hears_goes_on(patch)
 
 
+@bug("D10x", "not within", 100, world=NODES, seconds=SECONDS)
 def open_proposals_forgotten(patch: Patch) -> None:
     """A client of a deposed leader waits for its answer for ever."""
     patch.set(Proposals, "drop", lambda proposals: proposals._waiting.clear())
 
 
+@bug("D11x", "that nobody had", 40, "stop", "crash")
 def offsets_not_in_the_checkpoint(patch: Patch) -> None:
     """Committed offsets are not in the state that a restart begins with."""
     not_in_checkpoints(patch, "offsets", dict)
 
 
+@bug("D7", "is published, and was not committed", 10, world=TRANSACTIONS)
 def late_end_ends_another_transaction(patch: Patch) -> None:
     """If a transaction has ended, another open one of its producers is ended instead."""
     end = TransactionCoordinator.end
@@ -209,69 +222,7 @@ def late_end_ends_another_transaction(patch: Patch) -> None:
         end(service, offset, position, group, message_id, commit=commit, ended=ended, **others)
 
 
+@bug("D7b", "and again by", 40, "crash", "partition", "pause", world=TRANSACTIONS)
 def outcome_and_publication_apart(patch: Patch) -> None:
     """A committed message and the end of its transaction are two entries."""
     in_two_entries(patch, EndTransaction)
-
-
-_in_transactions = BugsOf(TRANSACTIONS, seconds=8.0)
-
-
-_in_brokers = BugsOf(BROKERS, seconds=8.0)
-
-
-GIVEN_UP = "has given up | was delivered to nobody"
-
-BUGS = (
-    _in_brokers("D1", rows_written_after_a_checkpoint_kept, "that nobody had", 20),
-    _in_brokers("D1b", rows_not_flushed_for_a_checkpoint, "are missing", 20, "crash", "stop"),
-    _in_brokers("D2", rows_in_another_order_than_the_log, "after offset", 10),
-    _in_brokers("D3", one_message_too_many_given_up, GIVEN_UP, 20, "expiry"),
-    _in_transactions(
-        "D12x",
-        young_message_given_up_by_its_topic,
-        "is not old enough",
-        20,
-        "expiry",
-        world=RETENTION,
-    ),
-    Bug("D4", rows_of_the_entry_index_kept_by_a_cut, "stops by itself", 100),
-    _in_brokers("D5", retries_taken_for_new_messages, "is stored twice", 40, "crash", "partition"),
-    _in_brokers("D6", answer_names_another_offset, "is acknowledged as", 20),
-    _in_transactions(
-        "D7", late_end_ends_another_transaction, "is published, and was not committed", 10
-    ),
-    _in_transactions(
-        "D7b", outcome_and_publication_apart, "and again by", 40, "crash", "partition", "pause"
-    ),
-    _in_brokers(
-        "D8",
-        command_acknowledged_before_it_is_committed,
-        "is not linearizable",
-        60,
-        "crash",
-        "partition",
-    ),
-    # Only of its peers: clients must reach the leader that nobody hears any more.
-    _in_transactions(
-        "A10",
-        reads_by_a_leader_that_nobody_confirmed,
-        STALE,
-        20,
-        "partial partition",
-        world=FOLLOWERS,
-    ),
-    _in_transactions(
-        "A10b",
-        follower_reads_what_it_has,
-        STALE,
-        20,
-        "crash",
-        "partition",
-        "pause",
-        world=FOLLOWERS,
-    ),
-    Bug("D9", entries_applied_before_they_are_committed, "only the disks of", 20),
-    Bug("D10x", open_proposals_forgotten, "not within", 100),
-    _in_brokers("D11x", offsets_not_in_the_checkpoint, "that nobody had", 40, "stop", "crash"),
-)

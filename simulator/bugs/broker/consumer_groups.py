@@ -14,12 +14,17 @@ from broker.remoting.connection import Connection
 from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from simulator.worlds.registry import ASKING, BROKERS, PUSHING
 
+CLIENTS = "client crash"
+bug = BugsOf(BROKERS, seconds=8.0)
 
+
+@bug("N44x", "not within", 30, world=PUSHING)
 def lock_never_given_up(patch: Patch) -> None:
     """A released lock stays until it expires."""
     patch.set(QueueLocks, "unlock", lambda _locks, _group, _client_id, _queues: None)
 
 
+@bug("N45x", "not within", 5, "client crash")
 def closed_members_kept(patch: Patch) -> None:
     """A member stays in its group for two minutes after its connection has closed."""
 
@@ -28,11 +33,13 @@ def closed_members_kept(patch: Patch) -> None:
         """Nobody is forgotten."""
 
 
+@bug("N46x", "not within", 30, "client crash", world=PUSHING)
 def members_not_notified(patch: Patch) -> None:
     """Members are not notified when others come and go."""
     patch.set(ConnectedClients, "_notify", lambda _clients, _group: None)
 
 
+@bug("N47x", "not within", 5, world=ASKING)
 def reply_to_another_client(patch: Patch) -> None:
     """A reply goes to another client than the one in its properties."""
 
@@ -47,6 +54,7 @@ def reply_to_another_client(patch: Patch) -> None:
 # --- the client library
 
 
+@bug("N48x", "was delivered to nobody", 5, CLIENTS)
 def acknowledged_when_pulled(patch: Patch) -> None:
     """A pulled message counts as consumed before the program gets it."""
 
@@ -56,6 +64,7 @@ def acknowledged_when_pulled(patch: Patch) -> None:
         fetcher._offsets.acknowledge(fetcher.queue, answer.next_offset)
 
 
+@bug("N49x", "after offset", 5, CLIENTS)
 def queue_given_up_without_a_commit(patch: Patch) -> None:
     """A queue goes to another member without a commit, and back to one that has forgotten."""
 
@@ -66,6 +75,7 @@ def queue_given_up_without_a_commit(patch: Patch) -> None:
     patch.set(OffsetStore, "acknowledged", lambda _offsets, _queue: None)
 
 
+@bug("N50x", "after offset", 5, CLIENTS)
 def batches_of_lost_queues_kept(patch: Patch) -> None:
     """A pulled message is handed out after its queue went to another member."""
 
@@ -73,19 +83,3 @@ def batches_of_lost_queues_kept(patch: Patch) -> None:
     async def keep(consumer: Consumer, fetcher: Fetcher) -> None:
         del consumer
         await fetcher.stop()
-
-
-_bug = BugsOf(PUSHING, seconds=8.0)
-
-
-CLIENTS = "client crash"
-
-BUGS = (
-    _bug("N44x", lock_never_given_up, "not within", 30),
-    _bug("N45x", closed_members_kept, "not within", 5, "client crash", world=BROKERS),
-    _bug("N46x", members_not_notified, "not within", 30, "client crash"),
-    _bug("N47x", reply_to_another_client, "not within", 5, world=ASKING),
-    _bug("N48x", acknowledged_when_pulled, "was delivered to nobody", 5, CLIENTS, world=BROKERS),
-    _bug("N49x", queue_given_up_without_a_commit, "after offset", 5, CLIENTS, world=BROKERS),
-    _bug("N50x", batches_of_lost_queues_kept, "after offset", 5, CLIENTS, world=BROKERS),
-)

@@ -29,7 +29,10 @@ from simulator.worlds.registry import BROKERS, PUSHING
 from store.index.consume_queue import ConsumeQueue
 from store.io.filesystem import Bytes
 
+bug = BugsOf(PUSHING, seconds=8.0)
 
+
+@bug("H1x", "is not linearizable | as consumer offsets of the broker", 5, world=BROKERS)
 def highest_offset_kept(patch: Patch) -> None:
     """A committed offset counts only if it is beyond the one before."""
 
@@ -41,6 +44,7 @@ def highest_offset_kept(patch: Patch) -> None:
         apply(state, command)
 
 
+@bug("H2x", "was delivered to nobody", 5)
 def pull_commits_where_it_pulls(patch: Patch) -> None:
     """A pull commits the offset from which it pulls, not the one that it names."""
 
@@ -56,11 +60,13 @@ def pull_commits_where_it_pulls(patch: Patch) -> None:
         pull(processor, connection, request)
 
 
+@bug("H3x", "which it filters", 5)
 def every_tag_passes(patch: Patch) -> None:
     """A consumer that filters by tags gets all messages."""
     patch.set(broker.delivery.message_filter, "tag_codes", lambda _expression: None)
 
 
+@bug("H4x", "was delivered to nobody", 5)
 def first_tag_alone_passes(patch: Patch) -> None:
     """Only the first of several tags is selected."""
     codes = broker.filter.subscription.tag_codes
@@ -70,6 +76,7 @@ def first_tag_alone_passes(patch: Patch) -> None:
         return codes(expression.partition("||")[0])
 
 
+@bug("H5x", "is to be tried again 0 times", 5)
 def attempts_not_counted(patch: Patch) -> None:
     """A message that is sent back comes again as if it had never failed."""
 
@@ -78,6 +85,7 @@ def attempts_not_counted(patch: Patch) -> None:
         return republished(*given, reconsume_times=max(reconsume_times - 1, 0), **named)
 
 
+@bug("H6x", "is to be tried again 3 times", 5)
 def one_attempt_too_many(patch: Patch) -> None:
     """A message becomes a dead letter one attempt too late."""
 
@@ -89,6 +97,7 @@ def one_attempt_too_many(patch: Patch) -> None:
         return reconsume_times > times_max or delay_level < 0
 
 
+@bug("H7x", "nobody stored it", 5)
 def dead_letters_dropped(patch: Patch) -> None:
     """A dead letter is thrown away, and the answer says that it is stored."""
 
@@ -106,6 +115,7 @@ def dead_letters_dropped(patch: Patch) -> None:
             together(batcher, messages, commands, completion)
 
 
+@bug("H8x", "nobody stored it", 5)
 def returned_message_acknowledged_at_once(patch: Patch) -> None:
     """A message that is sent back is acknowledged before its next attempt is stored."""
 
@@ -120,6 +130,7 @@ def returned_message_acknowledged_at_once(patch: Patch) -> None:
         connection.respond(request)
 
 
+@bug("H12x", "was delivered to nobody", 5)
 def first_message_over_the_bytes_passed_over(patch: Patch) -> None:
     """A pull that reaches its limit of bytes skips the message that does not fit."""
 
@@ -132,6 +143,7 @@ def first_message_over_the_bytes_passed_over(patch: Patch) -> None:
         return found._replace(next_offset=found.next_offset + full)
 
 
+@bug("H13x", "though its pull was held there", 5)
 def held_pulls_not_woken(patch: Patch) -> None:
     """A held pull is answered at its deadline only, even if a message arrives."""
 
@@ -140,6 +152,7 @@ def held_pulls_not_woken(patch: Patch) -> None:
         """Nobody is woken."""
 
 
+@bug("H9x", "holds it | at once", 20, "client crash", "crash")
 def lock_for_every_client(patch: Patch) -> None:
     """A locked queue is granted to the next client that asks."""
 
@@ -150,6 +163,7 @@ def lock_for_every_client(patch: Patch) -> None:
         return list(queues)
 
 
+@bug("H10x", "was delivered to nobody", 20, "client pause")
 def group_moved_forward_unforced(patch: Patch) -> None:
     """A group is moved beyond its consumed messages without force."""
 
@@ -158,6 +172,7 @@ def group_moved_forward_unforced(patch: Patch) -> None:
         commit(reset, force=True)
 
 
+@bug("H11x", "is given all again: not within", 5)
 def moved_group_not_notified(patch: Patch) -> None:
     """A group is moved back, but its members are not notified, and the leader forgets it."""
 
@@ -168,28 +183,3 @@ def moved_group_not_notified(patch: Patch) -> None:
         resets.clear()
 
     patch.set(ResetProcessor, "_tell_members", lambda *_: None)
-
-
-_in_brokers = BugsOf(BROKERS, seconds=8.0)
-
-
-_pushing = BugsOf(PUSHING, seconds=8.0)
-
-
-BUGS = (
-    _in_brokers(
-        "H1x", highest_offset_kept, "is not linearizable | as consumer offsets of the broker", 5
-    ),
-    _pushing("H2x", pull_commits_where_it_pulls, "was delivered to nobody", 5),
-    _pushing("H3x", every_tag_passes, "which it filters", 5),
-    _pushing("H4x", first_tag_alone_passes, "was delivered to nobody", 5),
-    _pushing("H5x", attempts_not_counted, "is to be tried again 0 times", 5),
-    _pushing("H6x", one_attempt_too_many, "is to be tried again 3 times", 5),
-    _pushing("H7x", dead_letters_dropped, "nobody stored it", 5),
-    _pushing("H8x", returned_message_acknowledged_at_once, "nobody stored it", 5),
-    _pushing("H9x", lock_for_every_client, "holds it | at once", 20, "client crash", "crash"),
-    _pushing("H10x", group_moved_forward_unforced, "was delivered to nobody", 20, "client pause"),
-    _pushing("H11x", moved_group_not_notified, "is given all again: not within", 5),
-    _pushing("H12x", first_message_over_the_bytes_passed_over, "was delivered to nobody", 5),
-    _pushing("H13x", held_pulls_not_woken, "though its pull was held there", 5),
-)

@@ -17,12 +17,18 @@ from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from simulator.worlds.registry import BROKERS, BURSTS
 from store.message.record import PendingMessage
 
+TWICE = "is stored twice"
+LOSSES = ("crash", "partition", "loss")
+bug = BugsOf(BROKERS, seconds=8.0)
 
+
+@bug("N1x", TWICE, 5, *LOSSES)
 def retries_of_an_earlier_leader_unknown(patch: Patch) -> None:
     """A new leader does not know the requests that the log lists."""
     patch.set(DeduplicationIndex, "begin", lambda _known, _recent: None)
 
 
+@bug("N2x", TWICE, 30, world=BURSTS)
 def own_requests_unknown(patch: Patch) -> None:
     """A leader knows the requests of earlier leaders, but not its own."""
     one, several = Batcher.add_message, Batcher.add_messages
@@ -51,6 +57,7 @@ def _forget(batcher: Batcher, message: PendingMessage) -> None:
         batcher.deduplication_index.newer.pop(hash_, None)
 
 
+@bug("N3x", TWICE, 40, *LOSSES)
 def requests_of_batches_not_noted(patch: Patch) -> None:
     """The log lists single messages of an entry, but no batches."""
     several = Batcher.add_messages
@@ -69,6 +76,7 @@ def requests_of_batches_not_noted(patch: Patch) -> None:
             _forget(batcher, messages[0])
 
 
+@bug("N4x", TWICE, 30, world=BURSTS)
 def first_try_not_waited_for(patch: Patch) -> None:
     """A retry is looked up at once, though the first try is in progress."""
 
@@ -77,16 +85,19 @@ def first_try_not_waited_for(patch: Patch) -> None:
         batcher._loop.call_soon(completion, None)
 
 
+@bug("N5x", TWICE, 30, world=BURSTS)
 def third_try_on_its_own(patch: Patch) -> None:
     """While a second try waits for the first, a third one is stored."""
     patch.set(_SuspectedRetry, "is_same", lambda _suspect, _messages: False)
 
 
+@bug("N6x", "that nobody had", 5, "stop", "crash")
 def requests_not_in_the_checkpoint(patch: Patch) -> None:
     """The deduplication window is not in the state that a restart begins with."""
     not_in_checkpoints(patch, "requests", RecentRequests)
 
 
+@bug("N7x", TWICE, 30, world=BURSTS)
 def another_key_for_each_try(patch: Patch) -> None:
     """A producer gives a repeated message another unique key."""
 
@@ -106,6 +117,7 @@ def another_key_for_each_try(patch: Patch) -> None:
         send(deliverer, delivery, target, done)
 
 
+@bug("N8x", "is acknowledged as", 5, *LOSSES)
 def answer_of_a_retry_names_the_next_offset(patch: Patch) -> None:
     """A retry gets the position of the next message as its answer."""
 
@@ -119,21 +131,3 @@ def answer_of_a_retry_names_the_next_offset(patch: Patch) -> None:
     ) -> None:
         end = requests._batcher.end_offset(first.topic, first.queue_id)
         answer(requests, suspect, key, replace(first, queue_offset=end))
-
-
-_bug = BugsOf(BROKERS, seconds=8.0)
-
-
-TWICE = "is stored twice"
-LOSSES = ("crash", "partition", "loss")
-
-BUGS = (
-    _bug("N1x", retries_of_an_earlier_leader_unknown, TWICE, 5, *LOSSES),
-    _bug("N2x", own_requests_unknown, TWICE, 30, world=BURSTS),
-    _bug("N3x", requests_of_batches_not_noted, TWICE, 40, *LOSSES),
-    _bug("N4x", first_try_not_waited_for, TWICE, 30, world=BURSTS),
-    _bug("N5x", third_try_on_its_own, TWICE, 30, world=BURSTS),
-    _bug("N6x", requests_not_in_the_checkpoint, "that nobody had", 5, "stop", "crash"),
-    _bug("N7x", another_key_for_each_try, TWICE, 30, world=BURSTS),
-    _bug("N8x", answer_of_a_retry_names_the_next_offset, "is acknowledged as", 5, *LOSSES),
-)

@@ -14,12 +14,16 @@ from broker.remoting.protocol.frame import Frame
 from simulator.bugs.planted_bug import BugsOf, Patch
 from simulator.worlds.registry import STALE_ROUTES
 
+bug = BugsOf(STALE_ROUTES, seconds=8.0, usual=("crash", "partition", "stop"))
 
+
+@bug("Q1x", "what is sent to any broker is stored", 5)
 def nothing_forwarded(patch: Patch) -> None:
     """A follower forwards nothing."""
     patch.set(Forwarder, "take", lambda *_: False)
 
 
+@bug("Q2x", "born host", 5)
 def own_address_as_clients(patch: Patch) -> None:
     """A follower names itself as the client of a forwarded request."""
     packed = pack_forwarded
@@ -29,6 +33,7 @@ def own_address_as_clients(patch: Patch) -> None:
         return packed(request, "10.0.0.1:1")
 
 
+@bug("Q3x", "is there", 40)
 def answered_before_the_leader(patch: Patch) -> None:
     """A follower without a connection to the leader returns the answer to another request."""
     answered = Forwarder._answered
@@ -49,13 +54,3 @@ def answered_before_the_leader(patch: Patch) -> None:
         elif answer is None:
             answer = last.get(own)
         answered(own, address, connection, request, error, answer, failure)
-
-
-_bug = BugsOf(STALE_ROUTES, seconds=8.0, usual=("crash", "partition", "stop"))
-
-
-BUGS = (
-    _bug("Q1x", nothing_forwarded, "what is sent to any broker is stored", 5),
-    _bug("Q2x", own_address_as_clients, "born host", 5),
-    _bug("Q3x", answered_before_the_leader, "is there", 40),
-)

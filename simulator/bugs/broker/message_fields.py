@@ -10,7 +10,7 @@ from broker.delivery.message_reader import GetMessageResult
 from broker.ingest.batch_body import decode_batch_body
 from broker.ingest.property_templates import MessageBuilder, Origin
 from broker.limits import PRODUCE
-from simulator.bugs.planted_bug import Bug, Original, Patch
+from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from simulator.worlds.registry import BROKERS
 from store.io.filesystem import Bytes
 from store.message.record import PendingMessage
@@ -18,6 +18,10 @@ from store.message.record import PendingMessage
 FLAG_AT = slice(16, 20)
 
 
+bug = BugsOf(BROKERS)
+
+
+@bug("G1x", "was sent with the flag", 5)
 def flag_of_the_first_of_a_batch(patch: Patch) -> None:
     """All messages of a batch are stored with the flag of its first."""
 
@@ -44,11 +48,13 @@ def _staged(patch: Patch, change: Callable[[PendingMessage], PendingMessage]) ->
         return change(stage(message_builder, of, flag, body, properties))
 
 
+@bug("G2x", "was sent with the hash of the tags", 5)
 def tags_not_hashed(patch: Patch) -> None:
     """Rows of the ConsumeQueue hold 0 in the place of the hash of a message's tags."""
     _staged(patch, lambda message: message._replace(tags_code=0))
 
 
+@bug("G3x", "was sent with the born time", 5)
 def born_when_it_arrived(patch: Patch) -> None:
     """A message is stored as born a millisecond later than its producer says."""
 
@@ -59,6 +65,7 @@ def born_when_it_arrived(patch: Patch) -> None:
     _staged(patch, later)
 
 
+@bug("G4x", "was sent with the properties", 5)
 def property_values_end_at_a_separator(patch: Patch) -> None:
     """The value of a property is cut at a comma."""
 
@@ -71,6 +78,7 @@ def property_values_end_at_a_separator(patch: Patch) -> None:
     _staged(patch, cut)
 
 
+@bug("G5x", "which holds MessageRecord", 5)
 def flag_lost_on_the_way_out(patch: Patch) -> None:
     """The first record of a pull is returned with the flag 0, which no CRC covers."""
 
@@ -87,16 +95,3 @@ def flag_lost_on_the_way_out(patch: Patch) -> None:
             first[FLAG_AT] = bytes(4)
             parts = [first, *parts[1:]]
         answer(delivery, fetch, found, parts)
-
-
-def _fields(id_: str, plant: Callable[[Patch], None], says: str) -> Bug:
-    return Bug(id_, plant, says, 5, world=BROKERS)
-
-
-BUGS = (
-    _fields("G1x", flag_of_the_first_of_a_batch, "was sent with the flag"),
-    _fields("G2x", tags_not_hashed, "was sent with the hash of the tags"),
-    _fields("G3x", born_when_it_arrived, "was sent with the born time"),
-    _fields("G4x", property_values_end_at_a_separator, "was sent with the properties"),
-    _fields("G5x", flag_lost_on_the_way_out, "which holds MessageRecord"),
-)

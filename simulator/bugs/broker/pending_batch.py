@@ -18,17 +18,25 @@ from dledger.errors import ProposeError
 from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from simulator.worlds.registry import BROKERS, BURSTS, LOOKUPS
 
+TWICE = "is stored twice"
+LINEAR = "is not linearizable"
+LEADERS = ("partition", "pause", "crash")
+bug = BugsOf(BROKERS, seconds=8.0)
 
+
+@bug("N10x", "do not follow", 5, "partition", "pause")
 def offsets_of_another_term_go_on(patch: Patch) -> None:
     """A leader continues with the queue offsets of its earlier term."""
     patch.set(NextOffsets, "clear", lambda _offsets: None)
 
 
+@bug("N11x", "do not follow", 30)
 def offsets_of_refused_messages_kept(patch: Patch) -> None:
     """Offsets of failed proposals are not used again."""
     patch.set(NextOffsets, "give_back", lambda _offsets, _runs: None)
 
 
+@bug("N12x", "do not follow", 10, world=BURSTS)
 def offsets_from_the_applied_state_alone(patch: Patch) -> None:
     """Offsets go on from the applied state, without messages in progress."""
 
@@ -37,6 +45,7 @@ def offsets_from_the_applied_state_alone(patch: Patch) -> None:
         return offsets._applied.end_offset(topic, queue_id)
 
 
+@bug("N13x", TWICE, 5, "partition", "pause")
 def pending_messages_survive_their_term(patch: Patch) -> None:
     """A message that is pending as another term begins is proposed in it, or never."""
 
@@ -46,6 +55,7 @@ def pending_messages_survive_their_term(patch: Patch) -> None:
             refuse(batcher, error)
 
 
+@bug("N14x", "nobody applied it", 5)
 def message_acknowledged_before_it_is_committed(patch: Patch) -> None:
     """A message is acknowledged when its entry is proposed."""
 
@@ -59,6 +69,7 @@ def message_acknowledged_before_it_is_committed(patch: Patch) -> None:
             batch.completions.clear()
 
 
+@bug("N15x", "is acknowledged as", 10, *LEADERS)
 def refusal_answered_as_success(patch: Patch) -> None:
     """A refused message is acknowledged."""
 
@@ -67,6 +78,7 @@ def refusal_answered_as_success(patch: Patch) -> None:
         answer.stored(0, (0,))
 
 
+@bug("N17x", LINEAR, 5, *LEADERS)
 def unknown_offset_answered_as_none(patch: Patch) -> None:
     """A read of an offset that cannot be known now is answered with "none"."""
 
@@ -80,6 +92,7 @@ def unknown_offset_answered_as_none(patch: Patch) -> None:
             connection.respond(request, ResponseCode.QUERY_NOT_FOUND, "there is none")
 
 
+@bug("N18x", "not within | as version of the topics", 10, "client pause")
 def topic_forgotten_by_the_version(patch: Patch) -> None:
     """A new topic does not change the version of the topic table."""
 
@@ -91,46 +104,14 @@ def topic_forgotten_by_the_version(patch: Patch) -> None:
             state.topics_version = version
 
 
+@bug("N19x", "leaves out", 10, "clock jump", "crash", world=LOOKUPS)
 def time_of_records_goes_back(patch: Patch) -> None:
     """Records get the time of the machine's clock, even if it was set back."""
     patch.set(StoreClock, "now_ms", lambda clock: clock._wall_clock())
 
 
+@bug("N57x", "deletes a topic and has messages", 40, seconds=20.0, world=BURSTS)
 def deletion_of_a_topic_beside_messages(patch: Patch) -> None:
     """The command that deletes a topic shares an entry with messages, and is applied after all of
     them."""
     patch.set(group_commit, "DeleteTopic", type(None))
-
-
-_bug = BugsOf(BROKERS, seconds=8.0)
-
-
-TWICE = "is stored twice"
-LINEAR = "is not linearizable"
-LEADERS = ("partition", "pause", "crash")
-
-BUGS = (
-    _bug("N10x", offsets_of_another_term_go_on, "do not follow", 5, "partition", "pause"),
-    _bug("N11x", offsets_of_refused_messages_kept, "do not follow", 30),
-    _bug("N12x", offsets_from_the_applied_state_alone, "do not follow", 10, world=BURSTS),
-    _bug("N13x", pending_messages_survive_their_term, TWICE, 5, "partition", "pause"),
-    _bug("N14x", message_acknowledged_before_it_is_committed, "nobody applied it", 5),
-    _bug("N15x", refusal_answered_as_success, "is acknowledged as", 10, *LEADERS),
-    _bug("N17x", unknown_offset_answered_as_none, LINEAR, 5, *LEADERS),
-    _bug(
-        "N18x",
-        topic_forgotten_by_the_version,
-        "not within | as version of the topics",
-        10,
-        "client pause",
-    ),
-    _bug(
-        "N57x",
-        deletion_of_a_topic_beside_messages,
-        "deletes a topic and has messages",
-        40,
-        seconds=20.0,
-        world=BURSTS,
-    ),
-    _bug("N19x", time_of_records_goes_back, "leaves out", 10, "clock jump", "crash", world=LOOKUPS),
-)

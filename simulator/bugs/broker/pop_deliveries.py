@@ -22,12 +22,17 @@ from simulator.bugs.broker.entries_apart import in_two_entries
 from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from simulator.worlds.registry import POP
 
+LEADERS = ("crash", "partition", "pause")
+bug = BugsOf(POP, seconds=8.0)
 
+
+@bug("R1x", "which it has acknowledged", 5)
 def acknowledgement_forgotten(patch: Patch) -> None:
     """An acknowledgement in the log changes nothing."""
     patch.set(PopQueue, "acknowledge", lambda _queue, _offsets: None)
 
 
+@bug("R2x", "is answered, and is not in the log", 5)
 def acknowledged_before_it_is_committed(patch: Patch) -> None:
     """An acknowledgement is answered when its command is added, not when it is committed."""
 
@@ -37,6 +42,7 @@ def acknowledged_before_it_is_committed(patch: Patch) -> None:
             pop._batcher.add_in_one_entry((), commands)
 
 
+@bug("R3x", "and the log does not say so", 5)
 def given_before_it_is_committed(patch: Patch) -> None:
     """Messages are given out when their command is added, not when it is committed."""
     give = Receiver._give
@@ -58,6 +64,7 @@ def given_before_it_is_committed(patch: Patch) -> None:
         return received, again
 
 
+@bug("R4x", "with a handle of another delivery", 10)
 def any_handle_counts(patch: Patch) -> None:
     """A receipt handle counts as long as its message is not acknowledged."""
 
@@ -76,6 +83,7 @@ def any_handle_counts(patch: Patch) -> None:
         return handle, expired
 
 
+@bug("R5x", "before it is visible again", 5)
 def visible_too_early(patch: Patch) -> None:
     """A message is received again 200 ms before its invisible time is over."""
 
@@ -86,6 +94,7 @@ def visible_too_early(patch: Patch) -> None:
         return visible(queue, now_ms + 200)
 
 
+@bug("R6x", "and the log does not say so", 5)
 def attempts_not_counted(patch: Patch) -> None:
     """Each delivery is the first of its message."""
 
@@ -100,11 +109,13 @@ def attempts_not_counted(patch: Patch) -> None:
         queue.next_offset = max(queue.next_offset, next_offset)
 
 
+@bug("R7x", "dead letters and deliveries at once", 5)
 def dead_letter_and_end_apart(patch: Patch) -> None:
     """A dead letter is stored in one entry, and its delivery ends in the next."""
     in_two_entries(patch, PopAck)
 
 
+@bug("R8x", "and nobody has acknowledged it", 10)
 def exhausted_messages_dropped(patch: Patch) -> None:
     """A message that was received often enough is dropped, and is no dead letter."""
 
@@ -120,16 +131,19 @@ def exhausted_messages_dropped(patch: Patch) -> None:
         letters._batcher.add_in_one_entry((), [PopAck(*key, runs)], done)
 
 
+@bug("R9x", "once more than its group tries", 5)
 def received_once_too_often(patch: Patch) -> None:
     """A group receives a message once more than its settings say."""
     patch.set(broker.pop.receiver, "attempts_max", lambda group: attempts_max(group) + 1)
 
 
+@bug("R10x", "is a dead letter after 2 attempts", 5)
 def given_up_one_attempt_early(patch: Patch) -> None:
     """A message goes to the dead letters one attempt before its last."""
     patch.set(broker.pop.receiver, "attempts_max", lambda group: attempts_max(group) - 1)
 
 
+@bug("R11x", "of its message group is done", 5)
 def message_groups_ignored(patch: Patch) -> None:
     """In FIFO order a message goes out while an earlier one of its message group is out."""
 
@@ -145,6 +159,7 @@ def message_groups_ignored(patch: Patch) -> None:
         return found[: search.messages], set(), 0
 
 
+@bug("R12x", "of its message group is done", 5)
 def waiting_messages_forgotten(patch: Patch) -> None:
     """Messages that wait for their message group are passed over."""
 
@@ -154,21 +169,30 @@ def waiting_messages_forgotten(patch: Patch) -> None:
         queue.next_offset = max(queue.next_offset, next_offset)
 
 
+@bug("R13x", "before it is visible again", 10)
 def changed_time_forgotten(patch: Patch) -> None:
     """A changed invisible time is answered, and the old one goes on."""
     patch.set(PopQueue, "change", lambda _queue, _offset, _nonce, _until_ms: None)
 
 
+@bug("R14x", "gives up a state | that nobody had | has another state after", 10, "stop", "crash")
 def deliveries_not_in_the_checkpoint(patch: Patch) -> None:
     """A restart begins without the deliveries of POP."""
     patch.set(PopQueues, "as_rows", lambda queues: [queues.time_ms, []])
 
 
+@bug(
+    "R15x",
+    "not within | is answered, and is not in the log | ends twice | too late | passes",
+    60,
+    *LEADERS,
+)
 def pending_deliveries_outlive_their_leader(patch: Patch) -> None:
     """What a leader meant to do is taken for done when it leads again, or was refused."""
     patch.set(PendingPop, "clear", lambda _pop: None)
 
 
+@bug("R16x", "over", 5)
 def one_message_passed_over(patch: Patch) -> None:
     """The cursor moves one message too far with each full receive request."""
     give = Receiver._give
@@ -187,6 +211,7 @@ def one_message_passed_over(patch: Patch) -> None:
         return give(receiver, attempt, key, pending, receivable)
 
 
+@bug("R17x", "timers in second", 5)
 def ended_deliveries_stay_due(patch: Patch) -> None:
     """In FIFO order a held request goes on waiting for a delivery that has ended."""
 
@@ -194,42 +219,3 @@ def ended_deliveries_stay_due(patch: Patch) -> None:
     def stale(queue: PendingPopQueue, now_ms: int) -> int | None:
         del now_ms
         return queue._due[0][0] if queue._due else None
-
-
-_bug = BugsOf(POP, seconds=8.0)
-
-
-LEADERS = ("crash", "partition", "pause")
-
-BUGS = (
-    _bug("R1x", acknowledgement_forgotten, "which it has acknowledged", 5),
-    _bug("R2x", acknowledged_before_it_is_committed, "is answered, and is not in the log", 5),
-    _bug("R3x", given_before_it_is_committed, "and the log does not say so", 5),
-    _bug("R4x", any_handle_counts, "with a handle of another delivery", 10),
-    _bug("R5x", visible_too_early, "before it is visible again", 5),
-    _bug("R6x", attempts_not_counted, "and the log does not say so", 5),
-    _bug("R7x", dead_letter_and_end_apart, "dead letters and deliveries at once", 5),
-    _bug("R8x", exhausted_messages_dropped, "and nobody has acknowledged it", 10),
-    _bug("R9x", received_once_too_often, "once more than its group tries", 5),
-    _bug("R10x", given_up_one_attempt_early, "is a dead letter after 2 attempts", 5),
-    _bug("R11x", message_groups_ignored, "of its message group is done", 5),
-    _bug("R12x", waiting_messages_forgotten, "of its message group is done", 5),
-    _bug("R13x", changed_time_forgotten, "before it is visible again", 10),
-    _bug(
-        "R14x",
-        deliveries_not_in_the_checkpoint,
-        "gives up a state | that nobody had | has another state after",
-        10,
-        "stop",
-        "crash",
-    ),
-    _bug(
-        "R15x",
-        pending_deliveries_outlive_their_leader,
-        "not within | is answered, and is not in the log | ends twice | too late | passes",
-        60,
-        *LEADERS,
-    ),
-    _bug("R16x", one_message_passed_over, "over", 5),
-    _bug("R17x", ended_deliveries_stay_due, "timers in second", 5),
-)

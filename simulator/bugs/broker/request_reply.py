@@ -20,11 +20,16 @@ OFFSET_AT = slice(20, 28)
 """Where a record has its offset in the queue."""
 
 
+bug = BugsOf(ASKING, seconds=8.0)
+
+
+@bug("F1x", "does not select", 5)
 def everything_selected(patch: Patch) -> None:
     """An expression selects every message."""
     patch.set(Selector, "matches", lambda _selector, _properties: True)
 
 
+@bug("F2x", "was delivered to nobody", 5)
 def bounds_not_selected(patch: Patch) -> None:
     """The upper bound of BETWEEN is not part of what it selects."""
 
@@ -33,6 +38,7 @@ def bounds_not_selected(patch: Patch) -> None:
         return properties.get("side") != "2" and matches(selector, properties)
 
 
+@bug("F3x", "is answered with", 40, "pause", "crash")
 def reply_to_another_request(patch: Patch) -> None:
     """A client takes a reply for the answer to every open request."""
 
@@ -44,6 +50,7 @@ def reply_to_another_request(patch: Patch) -> None:
         connection.respond(request)
 
 
+@bug("F4x", "is given another message", 10)
 def record_of_an_earlier_pull(patch: Patch) -> None:
     """A selected message is returned with the bytes of the one selected before in that queue."""
     before: WeakKeyDictionary[BrokerStateMachine, dict[tuple[str, int], bytes]] = (
@@ -66,14 +73,3 @@ def record_of_an_earlier_pull(patch: Patch) -> None:
             kept[queue] = first
             parts = [given, *parts[1:]]
         answer(delivery, fetch, found, parts)
-
-
-_asking = BugsOf(ASKING, seconds=8.0)
-
-
-BUGS = (
-    _asking("F1x", everything_selected, "does not select", 5),
-    _asking("F2x", bounds_not_selected, "was delivered to nobody", 5),
-    _asking("F3x", reply_to_another_request, "is answered with", 40, "pause", "crash"),
-    _asking("F4x", record_of_an_earlier_pull, "is given another message", 10),
-)

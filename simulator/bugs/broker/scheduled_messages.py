@@ -10,17 +10,23 @@ from broker.scheduled.delay_level_dispatcher import DelayLevelDispatcher
 from broker.scheduled.in_flight_timers import InFlightTimers
 from broker.scheduled.scheduled_message_service import ScheduledMessageService
 from broker.scheduled.timer_dispatcher import TimerDispatcher
-from broker.state.broker_state import BrokerState, TimerProgress
-from broker.state.commands import Command, Schedule, Timer
+from broker.state.broker_state import TimerProgress
+from broker.state.commands import Schedule, Timer
 from broker.state.recalled_messages import RecalledMessages, TimedKey
 from dledger.node.state_machine import Leadership
 from simulator.bugs.broker.entries_apart import in_two_entries
-from simulator.bugs.broker.lost_state import not_in_checkpoints
+from simulator.bugs.broker.lost_state import not_applied, not_in_checkpoints
 from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from simulator.worlds.registry import WAITING
 from store.log.retention_policy import SegmentStats
 
+LEADERS = ("crash", "partition", "pause")
+AGAIN = "times and was stored"
+OTHER_STATE = "gives up a state"
+bug = BugsOf(WAITING, seconds=8.0)
 
+
+@bug("N21x", "ms early", 5)
 def due_messages_early(patch: Patch) -> None:
     """Messages of a delay level are delivered half a second early."""
 
@@ -47,31 +53,32 @@ class _Ahead:
         return self._batcher.now_ms() + 500
 
 
+@bug("N22x", "ms early", 5)
 def timed_messages_early(patch: Patch) -> None:
     """Timed messages are delivered half a second before their time."""
     limit = TimerDispatcher._limit_ms
     patch.set(TimerDispatcher, "_limit_ms", lambda timers: limit(timers) + 500)
 
 
+@bug("N23x", AGAIN, 40, *LEADERS)
 def copy_and_mark_apart(patch: Patch) -> None:
     """Due messages are stored in one entry, and the next entry says that they are delivered."""
     in_two_entries(patch, (Schedule, Timer))
 
 
+@bug("N24x", AGAIN, 5)
 def mark_not_moved(patch: Patch) -> None:
     """The progress of delay levels in the log is not kept."""
-
-    @patch.around(BrokerState, "apply")
-    def forgetful(apply: Original[None], state: BrokerState, command: Command) -> None:
-        if not isinstance(command, Schedule):
-            apply(state, command)
+    not_applied(patch, Schedule)
 
 
+@bug("N25x", AGAIN, 5)
 def level_begun_at_what_is_applied(patch: Patch) -> None:
     """A step of a delay level begins where the log says, without steps in progress."""
     patch.set(DelayLevelDispatcher, "_advance_to", lambda _level, _offset: None)
 
 
+@bug("N26x", "not within", 10, "full disk", "slow disk")
 def step_not_repeated(patch: Patch) -> None:
     """If a step could not be stored, the next step goes on behind it."""
     patch.set(DelayLevelDispatcher, "_restart_from_applied", lambda _level: None)
@@ -86,16 +93,19 @@ def _begin_once(timers: TimerDispatcher) -> None:
         _restart_timers(timers)
 
 
+@bug("N27x", "not within", 30)
 def messages_in_flight_passed(patch: Patch) -> None:
     """A due message is delivered while an earlier one is still in progress."""
     patch.set(InFlightTimers, "first_ms", lambda _in_flight: None)
 
 
+@bug("N28x", f"{AGAIN} | {OTHER_STATE}", 5, "stop", "crash")
 def mark_of_the_wheel_not_in_the_checkpoint(patch: Patch) -> None:
     """The progress of timed messages is not in the state that a restart begins with."""
     not_in_checkpoints(patch, "timer", TimerProgress)
 
 
+@bug("N29x", "not within", 10)
 def message_for_a_time_that_is_past(patch: Patch) -> None:
     """A message whose time has passed is put on the timer wheel, behind the progress."""
     patch.set(
@@ -103,6 +113,7 @@ def message_for_a_time_that_is_past(patch: Patch) -> None:
     )
 
 
+@bug("N30x", "not within", 10, *LEADERS)
 def level_not_dispatched_by_a_new_leader(patch: Patch) -> None:
     """A new leader delivers new messages only, not those that waited before."""
 
@@ -117,6 +128,7 @@ def level_not_dispatched_by_a_new_leader(patch: Patch) -> None:
                 each._cancel()
 
 
+@bug("N31x", AGAIN, 40, *LEADERS)
 def deposed_leader_delivers_on(patch: Patch) -> None:
     """A deposed leader goes on with its old schedule when it leads again."""
 
@@ -128,6 +140,7 @@ def deposed_leader_delivers_on(patch: Patch) -> None:
             began(delivery, leadership)
 
 
+@bug("N32x", "is removed up to", 5, "expiry")
 def waiting_messages_expire(patch: Patch) -> None:
     """Retention removes segments in which scheduled messages or open transactions wait."""
 
@@ -136,11 +149,13 @@ def waiting_messages_expire(patch: Patch) -> None:
         return stats[-1].end if stats else 0
 
 
+@bug("N56x", "of them recalled", 5)
 def recalled_message_delivered(patch: Patch) -> None:
     """A message that its producer has taken back is delivered when its time comes."""
     patch.set(TimerDispatcher, "_is_recalled", lambda _timers, _key: False)
 
 
+@bug("N54x", "and not the log", 20)
 def message_on_its_way_recalled(patch: Patch) -> None:
     """A message is taken back though its delivery is in progress."""
 
@@ -150,46 +165,7 @@ def message_on_its_way_recalled(patch: Patch) -> None:
         return key <= (applied.deliver_ms, applied.offset)
 
 
+@bug("N55x", f"of them recalled | {OTHER_STATE}", 10, "stop", "crash")
 def recalls_not_in_the_checkpoint(patch: Patch) -> None:
     """The recalled messages are not in the state that a restart begins with."""
     not_in_checkpoints(patch, "recalled", RecalledMessages)
-
-
-_bug = BugsOf(WAITING, seconds=8.0)
-
-
-LEADERS = ("crash", "partition", "pause")
-AGAIN = "times and was stored"
-OTHER_STATE = "gives up a state"
-
-BUGS = (
-    _bug("N21x", due_messages_early, "ms early", 5),
-    _bug("N22x", timed_messages_early, "ms early", 5),
-    _bug("N23x", copy_and_mark_apart, AGAIN, 40, *LEADERS),
-    _bug("N24x", mark_not_moved, AGAIN, 5),
-    _bug("N25x", level_begun_at_what_is_applied, AGAIN, 5),
-    _bug("N26x", step_not_repeated, "not within", 10, "full disk", "slow disk"),
-    _bug("N27x", messages_in_flight_passed, "not within", 30),
-    _bug(
-        "N28x",
-        mark_of_the_wheel_not_in_the_checkpoint,
-        f"{AGAIN} | {OTHER_STATE}",
-        5,
-        "stop",
-        "crash",
-    ),
-    _bug("N29x", message_for_a_time_that_is_past, "not within", 10),
-    _bug("N30x", level_not_dispatched_by_a_new_leader, "not within", 10, *LEADERS),
-    _bug("N31x", deposed_leader_delivers_on, AGAIN, 40, *LEADERS),
-    _bug("N32x", waiting_messages_expire, "is removed up to", 5, "expiry"),
-    _bug("N56x", recalled_message_delivered, "of them recalled", 5),
-    _bug("N54x", message_on_its_way_recalled, "and not the log", 20),
-    _bug(
-        "N55x",
-        recalls_not_in_the_checkpoint,
-        f"of them recalled | {OTHER_STATE}",
-        10,
-        "stop",
-        "crash",
-    ),
-)

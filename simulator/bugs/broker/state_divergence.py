@@ -27,7 +27,7 @@ from broker.state.commands import (
 from broker.state.queue_expiry import QueueFirsts
 from broker.state.state_machine import BrokerStateMachine
 from dledger.node.member_features import MemberFeatures
-from simulator.bugs.planted_bug import Bug, Original, Patch
+from simulator.bugs.planted_bug import BugsOf, Original, Patch, Plant
 from simulator.invariants.invariant import Invariant
 from simulator.invariants.raft.state_machine_safety import StateMachineSafety
 from simulator.worlds.registry import BROKERS, RETENTION, TRANSACTIONS, WAITING
@@ -40,6 +40,13 @@ ONE = "n1"
 """The replica that has the bug."""
 
 Change: TypeAlias = Callable[[BrokerStateMachine, Sequence[Command]], Sequence[Command]]
+
+bug = BugsOf(BROKERS, usual=("client pause",))
+
+
+def _differs(table: str, id_: str, *kinds: str, world: str = BROKERS) -> Callable[[Plant], Plant]:
+    """As ``bug``: the proof must find the difference in that table."""
+    return bug(id_, f"has another state in {table}, and says so in time", 10, *kinds, world=world)
 
 
 def _blindfold(patch: Patch) -> None:
@@ -71,15 +78,17 @@ def obeys_otherwise(patch: Patch, change: Change) -> None:
         return apply(machine, commands, entry, expired)
 
 
-def _without(*kinds: type[Command]) -> Change:
+def without(*kinds: type[Command]) -> Change:
     return lambda _machine, commands: [each for each in commands if not isinstance(each, kinds)]
 
 
+@_differs("offsets", "P1x")
 def one_replica_loses_a_committed_offset(patch: Patch) -> None:
     """One replica does not apply committed offsets."""
-    obeys_otherwise(patch, _without(CommitOffset))
+    obeys_otherwise(patch, without(CommitOffset))
 
 
+@_differs("topics", "P2x")
 def one_replica_has_other_settings_of_a_topic(patch: Patch) -> None:
     """One replica makes each topic with one queue too many."""
 
@@ -92,31 +101,37 @@ def one_replica_has_other_settings_of_a_topic(patch: Patch) -> None:
     obeys_otherwise(patch, change)
 
 
+@_differs("requests", "P3x")
 def one_replica_forgets_requests(patch: Patch) -> None:
     """One replica does not remember the requests of an entry."""
-    obeys_otherwise(patch, _without(StoreRequests))
+    obeys_otherwise(patch, without(StoreRequests))
 
 
+@_differs("queues, log", "P4x", "expiry")
 def one_replica_keeps_what_expired(patch: Patch) -> None:
     """One replica does not move its queues when the log expires."""
-    obeys_otherwise(patch, _without(Expire))
+    obeys_otherwise(patch, without(Expire))
 
 
+@_differs("queues", "P12x", "expiry", world=RETENTION)
 def one_replica_keeps_what_its_topic_gave_up(patch: Patch) -> None:
     """One replica does not move the beginning of a queue by the retention of its topic."""
-    obeys_otherwise(patch, _without(Trim))
+    obeys_otherwise(patch, without(Trim))
 
 
+@_differs("transactions", "P5x", world=TRANSACTIONS)
 def one_replica_leaves_transactions_open(patch: Patch) -> None:
     """One replica does not apply the end of a transaction."""
-    obeys_otherwise(patch, _without(EndTransaction))
+    obeys_otherwise(patch, without(EndTransaction))
 
 
+@_differs("waiting", "P7x", world=WAITING)
 def one_replica_loses_what_was_delivered_late(patch: Patch) -> None:
     """One replica does not apply the progress of scheduled messages."""
-    obeys_otherwise(patch, _without(Schedule, Timer))
+    obeys_otherwise(patch, without(Schedule, Timer))
 
 
+@_differs("transactions", "P6x", world=TRANSACTIONS)
 def one_replica_forgets_a_transaction(patch: Patch) -> None:
     """One replica opens no transaction for a half message."""
     _blindfold(patch)
@@ -133,6 +148,7 @@ def one_replica_forgets_a_transaction(patch: Patch) -> None:
             opened(machine, first_offset, rows, batch)
 
 
+@_differs("topics", "P8x")
 def one_replica_forgets_by_itself(patch: Patch) -> None:
     """One replica loses a topic from memory without a command."""
 
@@ -144,6 +160,7 @@ def one_replica_forgets_by_itself(patch: Patch) -> None:
     obeys_otherwise(patch, change)
 
 
+@_differs("offsets", "P9x", "crash")
 def one_replica_starts_without_an_offset(patch: Patch) -> None:
     """One replica forgets an offset of each group when it loads a checkpoint."""
     _blindfold(patch)
@@ -159,6 +176,7 @@ def one_replica_starts_without_an_offset(patch: Patch) -> None:
             machine.digests.begin()
 
 
+@bug("P10x", "gives up a state that is that of most", 10)
 def one_member_is_believed(patch: Patch) -> None:
     """A proof is judged by one member's digests and not by the majority's."""
     one_replica_loses_a_committed_offset(patch)
@@ -169,45 +187,10 @@ def one_member_is_believed(patch: Patch) -> None:
         return judge(reports)._replace(right=said, wrong={}, contested=())
 
 
+@bug("P11x", "is given a command that it does not know", 40, seconds=2.0)
 def commands_written_before_all_know_them(patch: Patch) -> None:
     """A leader writes new commands before all members have announced them."""
 
     @patch.instead(MemberFeatures, "known_by_all")
     def careless(_features: MemberFeatures, _feature: str) -> bool:
         return True
-
-
-def _in(world: str, id_: str, plant: Callable[[Patch], None], table: str, *kinds: str) -> Bug:
-    says = f"has another state in {table}, and says so in time"
-    return Bug(id_, plant, says, 10, seconds=6.0, world=world, kinds=kinds or ("client pause",))
-
-
-BUGS = (
-    _in(BROKERS, "P1x", one_replica_loses_a_committed_offset, "offsets"),
-    _in(BROKERS, "P2x", one_replica_has_other_settings_of_a_topic, "topics"),
-    _in(BROKERS, "P3x", one_replica_forgets_requests, "requests"),
-    _in(BROKERS, "P4x", one_replica_keeps_what_expired, "queues, log", "expiry"),
-    _in(RETENTION, "P12x", one_replica_keeps_what_its_topic_gave_up, "queues", "expiry"),
-    _in(TRANSACTIONS, "P5x", one_replica_leaves_transactions_open, "transactions"),
-    _in(TRANSACTIONS, "P6x", one_replica_forgets_a_transaction, "transactions"),
-    _in(WAITING, "P7x", one_replica_loses_what_was_delivered_late, "waiting"),
-    _in(BROKERS, "P8x", one_replica_forgets_by_itself, "topics"),
-    _in(BROKERS, "P9x", one_replica_starts_without_an_offset, "offsets", "crash"),
-    Bug(
-        "P10x",
-        one_member_is_believed,
-        "gives up a state that is that of most",
-        10,
-        world=BROKERS,
-        kinds=("client pause",),
-    ),
-    Bug(
-        "P11x",
-        commands_written_before_all_know_them,
-        "is given a command that it does not know",
-        40,
-        seconds=2.0,
-        world=BROKERS,
-        kinds=("client pause",),
-    ),
-)

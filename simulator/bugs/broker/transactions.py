@@ -5,21 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 import broker.ingest.ingest
-from broker.state.broker_state import BrokerState
-from broker.state.commands import CheckTransaction, Command, EndTransaction
+from broker.state.commands import CheckTransaction, EndTransaction
 from broker.state.open_transactions import OpenTransaction
 from broker.transactions.coordinator import CheckPolicy, TransactionCoordinator
 from dledger.node.state_machine import Leadership
-from simulator.bugs.broker.lost_state import not_in_checkpoints
+from simulator.bugs.broker.lost_state import not_applied, not_in_checkpoints
 from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from simulator.worlds.registry import TRANSACTIONS
 
+LEADERS = ("crash", "partition", "pause")
+OPEN = "every transaction ends: not within"
+bug = BugsOf(TRANSACTIONS, seconds=8.0)
 
+
+@bug("N33x", OPEN, 5)
 def nobody_asked(patch: Patch) -> None:
     """Producers are not asked about transactions that stay open."""
     patch.set(TransactionCoordinator, "_look", lambda _service: None)
 
 
+@bug("N34x", OPEN, 5, *LEADERS)
 def new_leader_asks_nobody(patch: Patch) -> None:
     """A new leader asks about new transactions only, not about those that were open."""
 
@@ -31,6 +36,7 @@ def new_leader_asks_nobody(patch: Patch) -> None:
         service._due.clear()
 
 
+@bug("N35x", "and again by", 30, "slow disk")
 def second_end_not_noticed(patch: Patch) -> None:
     """A second end of a transaction in progress publishes it again."""
 
@@ -42,6 +48,7 @@ def second_end_not_noticed(patch: Patch) -> None:
         end(service, offset, *given, **named)
 
 
+@bug("N36x", "was to be committed", 60)
 def transaction_given_up_at_once(patch: Patch) -> None:
     """A transaction is rolled back after the first check without an answer."""
 
@@ -51,29 +58,25 @@ def transaction_given_up_at_once(patch: Patch) -> None:
         return transaction.checks >= 1
 
 
+@bug("N37x", "and again by | is asked about", 5)
 def end_not_kept(patch: Patch) -> None:
     """The end of a transaction is not part of the state."""
-
-    @patch.around(BrokerState, "apply")
-    def forgetful(apply: Original[None], state: BrokerState, command: Command) -> None:
-        if not isinstance(command, EndTransaction):
-            apply(state, command)
+    not_applied(patch, EndTransaction)
 
 
+@bug("N38x", "that nobody had", 5, "stop", "crash")
 def open_transactions_not_in_the_checkpoint(patch: Patch) -> None:
     """Open transactions are not in the state that a restart begins with."""
     not_in_checkpoints(patch, "transactions", dict)
 
 
+@bug("N39x", "is asked about", 5)
 def checks_not_counted(patch: Patch) -> None:
     """The log does not count the checks of a transaction."""
-
-    @patch.around(BrokerState, "apply")
-    def forgetful(apply: Original[None], state: BrokerState, command: Command) -> None:
-        if not isinstance(command, CheckTransaction):
-            apply(state, command)
+    not_applied(patch, CheckTransaction)
 
 
+@bug("N40x", "and was not committed", 5)
 def rolled_back_message_published(patch: Patch) -> None:
     """A half message is published even if its producer rolls it back."""
 
@@ -89,25 +92,7 @@ def rolled_back_message_published(patch: Patch) -> None:
         end(service, offset, record, ending)
 
 
+@bug("N41x", "and was not committed", 5)
 def half_message_delivered(patch: Patch) -> None:
     """A half message is stored like any other message."""
     patch.set(broker.ingest.ingest, "is_half_message", lambda _properties: False)
-
-
-_bug = BugsOf(TRANSACTIONS, seconds=8.0)
-
-
-LEADERS = ("crash", "partition", "pause")
-OPEN = "every transaction ends: not within"
-
-BUGS = (
-    _bug("N33x", nobody_asked, OPEN, 5),
-    _bug("N34x", new_leader_asks_nobody, OPEN, 5, *LEADERS),
-    _bug("N35x", second_end_not_noticed, "and again by", 30, "slow disk"),
-    _bug("N36x", transaction_given_up_at_once, "was to be committed", 60),
-    _bug("N37x", end_not_kept, "and again by | is asked about", 5),
-    _bug("N38x", open_transactions_not_in_the_checkpoint, "that nobody had", 5, "stop", "crash"),
-    _bug("N39x", checks_not_counted, "is asked about", 5),
-    _bug("N40x", rolled_back_message_published, "and was not committed", 5),
-    _bug("N41x", half_message_delivered, "and was not committed", 5),
-)

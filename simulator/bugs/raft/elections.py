@@ -14,18 +14,22 @@ from dledger.raft.raft_state import NOBODY, Role
 from dledger.raft.ready import ReadyBuilder
 from dledger.raft.replication import Replicator
 from dledger.raft.replication_evidence import MemberEvidence
-from simulator.bugs.planted_bug import Bug, BugsOf, Original, Patch
+from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from store.errors import DamagedError
 from store.io.filesystem import FileSystem
 from store.io.two_slot_file import SLOT_COUNT, SLOT_SIZE, TwoSlotFile, encode_slot
 from store.state.hard_state import VOTE_NAME, HardState
 
+bug = BugsOf()
 
+
+@bug("A1", "its disk holds", 5)
 def vote_before_it_is_durable(patch: Patch) -> None:
     """An answer that must wait for the disk leaves at once."""
     patch.set(ReadyBuilder, "send_after_write", ReadyBuilder.send)
 
 
+@bug("A1b", "takes its vote for", 40)
 def vote_forgotten_at_restart(patch: Patch) -> None:
     """A restarted node is in its term again, but has forgotten its vote."""
 
@@ -34,6 +38,7 @@ def vote_forgotten_at_restart(patch: Patch) -> None:
         begin(core, **{**arguments, "vote": NOBODY})
 
 
+@bug("A1c", "votes for", 40)
 def voting_twice_in_a_term(patch: Patch) -> None:
     """Every candidate gets the vote, though another has it."""
 
@@ -47,6 +52,7 @@ def voting_twice_in_a_term(patch: Patch) -> None:
         asked(elections, sender, request, now)
 
 
+@bug("A2", "has spoken in term", 80)
 def term_forgotten_at_restart(patch: Patch) -> None:
     """A restarted node is in the term of its last entry."""
 
@@ -58,11 +64,19 @@ def term_forgotten_at_restart(patch: Patch) -> None:
         begin(core, **arguments)
 
 
+@bug("A3", "its disk holds", 5)
 def vote_not_saved(patch: Patch) -> None:
     """A save of the vote does nothing and reports success."""
     patch.set(TwoSlotFile, "save", lambda _file, _payload: None)
 
 
+@bug(
+    "A4",
+    "has spoken in term | takes its vote for | is below the log's last",
+    80,
+    "power loss within a call",
+    "crash within a call",
+)
 def vote_file_rewritten(patch: Patch) -> None:
     """The vote's file is emptied and written again, and an empty one counts as a new node's."""
     begin, replace_record = TwoSlotFile.open, TwoSlotFile.save
@@ -90,6 +104,7 @@ def vote_file_rewritten(patch: Patch) -> None:
     patch.set(TwoSlotFile, "open", staticmethod(trusting))
 
 
+@bug("A4b", "its disk holds", 20)
 def corrupt_slot_brings_the_old_vote_back(patch: Patch) -> None:
     """The two slots are written in turn, one with each save, and the second is never synced."""
 
@@ -103,11 +118,13 @@ def corrupt_slot_brings_the_old_vote_back(patch: Patch) -> None:
             slots._file.datasync()
 
 
+@bug("A5", "lacks the committed entry", 100)
 def last_term_taken_from_the_current_term(patch: Patch) -> None:
     """A candidate states its current term for the term of its last entry."""
     _boasting(patch, lambda request: replace(request, last_term=request.term))
 
 
+@bug("A5b", "lacks the committed entry", 150, "partition", "crash")
 def votes_by_length_alone(patch: Patch) -> None:
     """A voter looks at the index of the last entry and not at its term."""
 
@@ -130,6 +147,7 @@ def _boasting(patch: Patch, change: Callable[[VoteRequest], VoteRequest]) -> Non
         patch.set(ReadyBuilder, name, altered)
 
 
+@bug("A6", "without having been asked for", 5)
 def no_pre_vote(patch: Patch) -> None:
     """A node that was cut off raises its term and so deposes a healthy leader when it returns."""
 
@@ -138,6 +156,7 @@ def no_pre_vote(patch: Patch) -> None:
         campaign(elections, now, pre_vote=False)
 
 
+@bug("A7", "though it hears", 40)
 def votes_while_a_leader_is_heard(patch: Patch) -> None:
     """Without stickiness, a node that misses the leader deposes it with the votes of those that
     hear it."""
@@ -153,6 +172,7 @@ def votes_while_a_leader_is_heard(patch: Patch) -> None:
             raft_state.leader_heard_at = heard
 
 
+@bug("A7b", "both lead", 40)
 def pre_votes_counted_as_votes(patch: Patch) -> None:
     """An answer to the pre-vote counts as a vote in the election."""
 
@@ -170,6 +190,7 @@ def pre_votes_counted_as_votes(patch: Patch) -> None:
         answered(elections, sender, answer, now)
 
 
+@bug("A9", "though only disks", 40, "slow disk", seconds=14.0)
 def heartbeats_behind_the_disk(patch: Patch) -> None:
     """Heartbeats wait for the disk, and a leader with a slow one does not hand over."""
 
@@ -188,29 +209,3 @@ def heartbeats_behind_the_disk(patch: Patch) -> None:
         replicator._ready_builder.send_after_write(peer, beat)
 
     patch.set(HealthMonitor, "_tick", lambda _monitor: None)
-
-
-_bug = BugsOf()
-
-BUGS = (
-    Bug("A1", vote_before_it_is_durable, "its disk holds", 5),
-    Bug("A1b", vote_forgotten_at_restart, "takes its vote for", 40),
-    Bug("A1c", voting_twice_in_a_term, "votes for", 40),
-    Bug("A2", term_forgotten_at_restart, "has spoken in term", 80),
-    Bug("A3", vote_not_saved, "its disk holds", 5),
-    _bug(
-        "A4",
-        vote_file_rewritten,
-        "has spoken in term | takes its vote for | is below the log's last",
-        80,
-        "power loss within a call",
-        "crash within a call",
-    ),
-    Bug("A4b", corrupt_slot_brings_the_old_vote_back, "its disk holds", 20),
-    Bug("A5", last_term_taken_from_the_current_term, "lacks the committed entry", 100),
-    _bug("A5b", votes_by_length_alone, "lacks the committed entry", 150, "partition", "crash"),
-    Bug("A6", no_pre_vote, "without having been asked for", 5),
-    Bug("A7", votes_while_a_leader_is_heard, "though it hears", 40),
-    Bug("A7b", pre_votes_counted_as_votes, "both lead", 40),
-    _bug("A9", heartbeats_behind_the_disk, "though only disks", 40, "slow disk", seconds=14.0),
-)

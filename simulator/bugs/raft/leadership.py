@@ -9,16 +9,20 @@ from dledger.node.proposals import Proposals
 from dledger.raft.leader import LeaderState
 from dledger.raft.quorum_tracker import QuorumTracker
 from dledger.raft.view import RaftView
-from simulator.bugs.planted_bug import Bug, BugsOf, Original, Patch
+from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from simulator.worlds.registry import BROKERS
 from store.log.entry import Entry, EntryKind
 
+bug = BugsOf()
 
+
+@bug("L1x", "no majority has answered", 40, "partial partition", seconds=10.0)
 def leader_that_nobody_hears_goes_on(patch: Patch) -> None:
     """A leader does not check whether a majority still answers."""
     patch.set(QuorumTracker, "heard_since", lambda _quorum_tracker, _since: True)
 
 
+@bug("L2x", "not within", 5)
 def term_begun_without_an_entry(patch: Patch) -> None:
     """A leader begins its term without an entry of its own."""
 
@@ -29,6 +33,7 @@ def term_begun_without_an_entry(patch: Patch) -> None:
         )
 
 
+@bug("L3x", "cannot be applied", 40, "crash", "slow disk", world=BROKERS, seconds=8.0)
 def writes_taken_before_the_first_entry_is_applied(patch: Patch) -> None:
     """A new leader takes proposals at once, before it has applied its log."""
 
@@ -42,6 +47,7 @@ def writes_taken_before_the_first_entry_is_applied(patch: Patch) -> None:
             meanwhile.undo()
 
 
+@bug("L4x", "which nobody applied", 40)
 def entry_of_another_leader_taken_for_the_own(patch: Patch) -> None:
     """Proposals outlive a leadership, and any entry at their index acknowledges them."""
 
@@ -53,24 +59,3 @@ def entry_of_another_leader_taken_for_the_own(patch: Patch) -> None:
             done(None)
 
     patch.set(Proposals, "drop", lambda _proposals: None)
-
-
-_bug = BugsOf(seconds=10.0)
-
-BUGS = (
-    _bug(
-        "L1x", leader_that_nobody_hears_goes_on, "no majority has answered", 40, "partial partition"
-    ),
-    Bug("L2x", term_begun_without_an_entry, "not within", 5),
-    _bug(
-        "L3x",
-        writes_taken_before_the_first_entry_is_applied,
-        "cannot be applied",
-        40,
-        "crash",
-        "slow disk",
-        world=BROKERS,
-        seconds=8.0,
-    ),
-    Bug("L4x", entry_of_another_leader_taken_for_the_own, "which nobody applied", 40),
-)

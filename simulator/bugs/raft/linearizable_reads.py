@@ -13,7 +13,12 @@ from dledger.raft.ready import ReadIndex
 from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from simulator.worlds.registry import FOLLOWERS
 
+STALE = "was committed when it was asked | is not linearizable"
+"""A broker that answers a read from an old state is seen first; then the answers of clients."""
+bug = BugsOf(FOLLOWERS, seconds=8.0)
 
+
+@bug("L8x", STALE, 120, "crash", "slow disk", "delay")
 def read_from_before_the_term(patch: Patch) -> None:
     """A leader answers reads from its commit index before an entry of its own is committed."""
 
@@ -22,6 +27,7 @@ def read_from_before_the_term(patch: Patch) -> None:
         begin(reads, **{**parts, "first_index": -1})
 
 
+@bug("L9x", STALE, 20, "crash", "partition", "pause")
 def read_before_it_is_applied(patch: Patch) -> None:
     """A read is answered from the applied state before its index is applied."""
 
@@ -31,6 +37,7 @@ def read_before_it_is_applied(patch: Patch) -> None:
         told(reads, ReadIndex(answer.id, known))
 
 
+@bug("L10x", STALE, 60, "partial partition", "pause")
 def read_confirmed_by_nobody(patch: Patch) -> None:
     """A leader answers reads at once, without asking a majority."""
 
@@ -40,6 +47,7 @@ def read_confirmed_by_nobody(patch: Patch) -> None:
         reads._answer(ReadAsked(asker, number, index))
 
 
+@bug("L11x", STALE, 60, "partition", "crash")
 def lease_not_heeded_by_voters(patch: Patch) -> None:
     """A voter gives up the lease at once after a broken link or a restart."""
     _in_all_groups(patch)
@@ -57,6 +65,7 @@ def lease_not_heeded_by_voters(patch: Patch) -> None:
         raft_state.election_at = min(raft_state.election_at, soon)
 
 
+@bug("L12x", STALE, 60, "partition", "pause")
 def lease_without_an_end(patch: Patch) -> None:
     """A lease never expires."""
     _in_all_groups(patch)
@@ -74,19 +83,3 @@ def _in_all_groups(patch: Patch) -> None:
         "with_leases",
         lambda config, _streams: replace(config, lease_reads=True),
     )
-
-
-STALE = "was committed when it was asked | is not linearizable"
-"""A broker that answers a read from an old state is seen first; then the answers of clients."""
-
-
-_bug = BugsOf(FOLLOWERS, seconds=8.0)
-
-
-BUGS = (
-    _bug("L8x", read_from_before_the_term, STALE, 120, "crash", "slow disk", "delay"),
-    _bug("L9x", read_before_it_is_applied, STALE, 20, "crash", "partition", "pause"),
-    _bug("L10x", read_confirmed_by_nobody, STALE, 60, "partial partition", "pause"),
-    _bug("L11x", lease_not_heeded_by_voters, STALE, 60, "partition", "crash"),
-    _bug("L12x", lease_without_an_end, STALE, 60, "partition", "pause"),
-)

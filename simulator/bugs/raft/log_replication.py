@@ -14,11 +14,15 @@ from dledger.raft.raft_state import RaftState
 from dledger.raft.ready import ReadyBuilder
 from dledger.raft.replication import Replicator
 from dledger.raft.replication_evidence import MemberEvidence
-from simulator.bugs.planted_bug import Bug, Original, Patch
+from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from simulator.engine.peer_network import Network
 from store.log.entry import Entry
 
+WRONG = "commits another entry | committed entry"
+bug = BugsOf()
 
+
+@bug("B1", "by counting", 40)
 def commit_of_an_older_term_by_counting(patch: Patch) -> None:
     """Figure 8 of the Raft paper: copies of an entry of an earlier term are counted."""
 
@@ -30,6 +34,7 @@ def commit_of_an_older_term_by_counting(patch: Patch) -> None:
             leader_state.replicator.committed(index, now)
 
 
+@bug("B2", "only the disks of", 60)
 def matching_entries_cut(patch: Patch) -> None:
     """A late or repeated append makes a follower drop entries that it has confirmed."""
 
@@ -38,6 +43,7 @@ def matching_entries_cut(patch: Patch) -> None:
         return holds(raft_log, entry, sender) and entry.index <= raft_log.commit_index
 
 
+@bug("B5", "its log ends at", 40)
 def log_cut_below_the_commit_index(patch: Patch) -> None:
     """A follower cuts to where an append begins, even below its commit index."""
 
@@ -56,6 +62,7 @@ def log_cut_below_the_commit_index(patch: Patch) -> None:
         return accept(raft_log, sender, request)
 
 
+@bug("B6", WRONG, 200)
 def commit_index_trusted_beyond_what_matches(patch: Patch) -> None:
     """A follower commits entries that it has, even if they are another leader's."""
 
@@ -69,6 +76,7 @@ def commit_index_trusted_beyond_what_matches(patch: Patch) -> None:
         return accept(raft_log, sender, request)
 
 
+@bug("B6b", WRONG, 200)
 def heartbeat_commits_what_was_never_compared(patch: Patch) -> None:
     """A heartbeat carries the leader's own commit index, and a follower believes it."""
     send = ReadyBuilder.send
@@ -95,6 +103,7 @@ def heartbeat_commits_what_was_never_compared(patch: Patch) -> None:
         return took
 
 
+@bug("B6c", "only the disks of", 200, "partition", "delay", "crash", nodes=5)
 def what_matched_an_earlier_leader_is_confirmed(patch: Patch) -> None:
     """What matched the leader of the last term still counts in a new term."""
 
@@ -105,6 +114,7 @@ def what_matched_an_earlier_leader_is_confirmed(patch: Patch) -> None:
         raft_log.verified_index = verified
 
 
+@bug("B7", "only the disks of", 10)
 def minority_counted_as_quorum(patch: Patch) -> None:
     """The quorum is one too small."""
 
@@ -116,6 +126,7 @@ def minority_counted_as_quorum(patch: Patch) -> None:
         )
 
 
+@bug("B7b", "only the disks of", 20, nodes=5)
 def quorum_of_three_used_for_five(patch: Patch) -> None:
     """A majority is the second highest value: right for three voters, wrong for five."""
 
@@ -125,6 +136,7 @@ def quorum_of_three_used_for_five(patch: Patch) -> None:
         return sorted([quorum_tracker._raft_log.durable_index, *held])[-2]
 
 
+@bug("B10", "entry by entry", 100)
 def divergent_tail_walked_entry_by_entry(patch: Patch) -> None:
     """A conflict goes back by one entry for each round trip."""
 
@@ -133,6 +145,7 @@ def divergent_tail_walked_entry_by_entry(patch: Patch) -> None:
         return min(index, log.last_index) - 1
 
 
+@bug("B11x", WRONG, 60)
 def log_before_an_append_not_compared(patch: Patch) -> None:
     """A follower takes entries without comparing its log before them."""
 
@@ -151,6 +164,7 @@ def log_before_an_append_not_compared(patch: Patch) -> None:
     )
 
 
+@bug("B12", "not within", 5)
 def lost_entries_never_sent_again(patch: Patch) -> None:
     """Lost messages are not sent again."""
     carry = Network.carry
@@ -161,6 +175,7 @@ def lost_entries_never_sent_again(patch: Patch) -> None:
             carry(network, sender, receiver, number, frame)
 
 
+@bug("B12b", "not within", 40)
 def idle_leader_never_looks_back(patch: Patch) -> None:
     """A leader sends new entries, and nothing again."""
 
@@ -174,28 +189,3 @@ def idle_leader_never_looks_back(patch: Patch) -> None:
                 if progress.connected:
                     replicator._heartbeat(peer, commit_index, replicator.round, held)
         replicator._notice_at = None
-
-
-WRONG = "commits another entry | committed entry"
-
-BUGS = (
-    Bug("B1", commit_of_an_older_term_by_counting, "by counting", 40),
-    Bug("B2", matching_entries_cut, "only the disks of", 60),
-    Bug("B5", log_cut_below_the_commit_index, "its log ends at", 40),
-    Bug("B6", commit_index_trusted_beyond_what_matches, WRONG, 200),
-    Bug("B6b", heartbeat_commits_what_was_never_compared, WRONG, 200),
-    Bug(
-        "B6c",
-        what_matched_an_earlier_leader_is_confirmed,
-        "only the disks of",
-        200,
-        nodes=5,
-        kinds=("partition", "delay", "crash"),
-    ),
-    Bug("B7", minority_counted_as_quorum, "only the disks of", 10),
-    Bug("B7b", quorum_of_three_used_for_five, "only the disks of", 20, nodes=5),
-    Bug("B10", divergent_tail_walked_entry_by_entry, "entry by entry", 100),
-    Bug("B11x", log_before_an_append_not_compared, WRONG, 60),
-    Bug("B12", lost_entries_never_sent_again, "not within", 5),
-    Bug("B12b", idle_leader_never_looks_back, "not within", 40),
-)

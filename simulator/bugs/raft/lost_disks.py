@@ -11,7 +11,11 @@ from dledger.raft.replication_evidence import ReplicationEvidence
 from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from simulator.faults.wiped_voter import WIPED_BESIDE_AN_EMPTY_ONE
 
+LOST = "lacks the committed entry | whose disk lacks what it held | both lead"
+bug = BugsOf(seconds=12.0)
 
+
+@bug("L7x", LOST, 20, "old copy put back", "partition")
 def every_vote_counted(patch: Patch) -> None:
     """A candidate counts votes of disks that the log does not name, or that lost something."""
 
@@ -28,36 +32,17 @@ def every_vote_counted(patch: Patch) -> None:
             meanwhile.undo()
 
 
+@bug("L13x", LOST, 20, WIPED_BESIDE_AN_EMPTY_ONE)
 def log_begun_with_a_wiped_voter(patch: Patch) -> None:
     """An empty node takes a wiped voter for a new one and begins a log with it."""
     patch.set(Bootstrap, "may_begin", property(lambda _bootstrap: True))
     wiped_voter_counted_until_the_log_names_disks(patch)
 
 
+@bug("L14x", LOST, 40, WIPED_BESIDE_AN_EMPTY_ONE, "loss", "crash")
 def wiped_voter_counted_until_the_log_names_disks(patch: Patch) -> None:
     """Which disks members were met on is forgotten where the log names none."""
 
     @patch.instead(ReplicationEvidence, "counts")
     def by_the_log(_known: Any, found: Configuration, node: str, incarnation: int) -> bool:
         return found.incarnations.get(node, NO_INCARNATION) in (NO_INCARNATION, incarnation)
-
-
-LOST = "lacks the committed entry | whose disk lacks what it held | both lead"
-
-
-_bug = BugsOf(seconds=12.0)
-
-
-BUGS = (
-    _bug("L7x", every_vote_counted, LOST, 20, "old copy put back", "partition"),
-    _bug("L13x", log_begun_with_a_wiped_voter, LOST, 20, WIPED_BESIDE_AN_EMPTY_ONE),
-    _bug(
-        "L14x",
-        wiped_voter_counted_until_the_log_names_disks,
-        LOST,
-        40,
-        WIPED_BESIDE_AN_EMPTY_ONE,
-        "loss",
-        "crash",
-    ),
-)

@@ -12,12 +12,15 @@ from dledger.raft.configuration_change import ConfigurationChanger
 from dledger.raft.election import Elections
 from dledger.raft.leadership_transfer import LeadershipTransfer
 from dledger.raft.replication_evidence import ReplicationEvidence
-from simulator.bugs.planted_bug import Bug, Original, Patch
+from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from simulator.faults.membership import MEMBER_KINDS
 from store.io.filesystem import FileSystem
 from store.state.replication_evidence_file import ReplicationEvidenceFile
 
+bug = BugsOf(seconds=12.0)
 
+
+@bug("A8", "that it is no voter", 40, *MEMBER_KINDS)
 def removed_leader_goes_on(patch: Patch) -> None:
     """A leader does not check whether it is still a member."""
 
@@ -27,6 +30,16 @@ def removed_leader_goes_on(patch: Patch) -> None:
         return True
 
 
+@bug(
+    "A11",
+    "not within",
+    40,
+    # Twice: a transfer has to meet a link that is cut at that moment.
+    "leader hands over",
+    "leader hands over",
+    "partial partition",
+    "one-way link",
+)
 def transfer_without_an_end(patch: Patch) -> None:
     """A leader whose transfer fails refuses proposals for ever."""
 
@@ -38,6 +51,7 @@ def transfer_without_an_end(patch: Patch) -> None:
         leadership_transfer.ends_at = inf
 
 
+@bug("B9", "for the voters after", 40, *MEMBER_KINDS, "crash")
 def configuration_forgotten_at_a_restart(patch: Patch) -> None:
     """A restarted node has the voters with which the group began."""
 
@@ -49,11 +63,20 @@ def configuration_forgotten_at_a_restart(patch: Patch) -> None:
     patch.set(Configurations, "recovered", classmethod(forgetful))
 
 
+@bug("B9b", "for the voters after", 200, *MEMBER_KINDS, "crash", "partition")
 def configuration_of_a_cut_entry_kept(patch: Patch) -> None:
     """The membership of an entry that another leader overwrote stays in effect."""
     patch.set(Configurations, "truncate", lambda _configurations, _first_index: None)
 
 
+@bug(
+    "B8",
+    "lacks the committed entry | commits another entry",
+    20,
+    "rival changes",
+    seconds=20.0,
+    nodes=5,
+)
 def one_server_at_a_time_at_once(patch: Patch) -> None:
     """Voters change in one step, before an entry of the leader's own term, and without any
     check."""
@@ -71,12 +94,30 @@ def one_server_at_a_time_at_once(patch: Patch) -> None:
         return changes._change(found.completed(), now)
 
 
+@bug(
+    "C11",
+    "lacks the committed entry | both lead",
+    100,
+    "disk wiped",
+    "crash",
+    "one-way link",
+    "partial partition",
+)
 def every_disk_counts(patch: Patch) -> None:
     """A wiped node confirms and votes as if it still held what it lost."""
     patch.set(ReplicationEvidence, "counts", lambda *_who: True)
     patch.set(Elections, "_may_vote", lambda _elections, _sender, _request: True)
 
 
+@bug(
+    "C11b",
+    "lacks what it held | lacks the committed entry",
+    40,
+    "old copy put back",
+    "crash",
+    "power loss of all",
+    "partial partition",
+)
 def old_copy_not_recognised(patch: Patch) -> None:
     """What is known of the members' disks is learned and saved, but not used."""
     patch.set(
@@ -84,6 +125,14 @@ def old_copy_not_recognised(patch: Patch) -> None:
     )
 
 
+@bug(
+    "C11c",
+    "lacks what it held | lacks the committed entry",
+    80,
+    "old copy put back",
+    "power loss of all",
+    "partial partition",
+)
 def what_disks_held_is_forgotten_at_a_restart(patch: Patch) -> None:
     """What was saved of the members' disks is not read at a start."""
 
@@ -97,58 +146,3 @@ def what_disks_held_is_forgotten_at_a_restart(patch: Patch) -> None:
     ) -> None:
         begin(file, fs, state, owner)
         file.held = ()
-
-
-def _of_members(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
-    return Bug(id_, plant, says, seeds, seconds=12.0, kinds=(*MEMBER_KINDS, *kinds))
-
-
-BUGS = (
-    _of_members("A8", removed_leader_goes_on, "that it is no voter", 40),
-    Bug(
-        "A11",
-        transfer_without_an_end,
-        "not within",
-        40,
-        seconds=12.0,
-        # Twice: a transfer has to meet a link that is cut at that moment.
-        kinds=("leader hands over", "leader hands over", "partial partition", "one-way link"),
-    ),
-    _of_members("B9", configuration_forgotten_at_a_restart, "for the voters after", 40, "crash"),
-    _of_members(
-        "B9b", configuration_of_a_cut_entry_kept, "for the voters after", 200, "crash", "partition"
-    ),
-    Bug(
-        "B8",
-        one_server_at_a_time_at_once,
-        "lacks the committed entry | commits another entry",
-        20,
-        nodes=5,
-        seconds=20.0,
-        kinds=("rival changes",),
-    ),
-    Bug(
-        "C11",
-        every_disk_counts,
-        "lacks the committed entry | both lead",
-        100,
-        seconds=12.0,
-        kinds=("disk wiped", "crash", "one-way link", "partial partition"),
-    ),
-    Bug(
-        "C11b",
-        old_copy_not_recognised,
-        "lacks what it held | lacks the committed entry",
-        40,
-        seconds=12.0,
-        kinds=("old copy put back", "crash", "power loss of all", "partial partition"),
-    ),
-    Bug(
-        "C11c",
-        what_disks_held_is_forgotten_at_a_restart,
-        "lacks what it held | lacks the committed entry",
-        80,
-        seconds=12.0,
-        kinds=("old copy put back", "power loss of all", "partial partition"),
-    ),
-)

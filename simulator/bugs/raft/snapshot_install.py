@@ -9,7 +9,7 @@ from dledger.node.snapshot_receiver import SnapshotReceiver
 from dledger.raft.messages import AppendAccepted, AppendRejected, AppendRequest
 from dledger.raft.raft_log import RaftLog
 from dledger.wire.service_messages import SnapshotNeededNotice
-from simulator.bugs.planted_bug import Bug, BugsOf, Original, Patch
+from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from store.io.atomic_file import replace_file
 from store.io.filesystem import Bytes, FileSystem
 from store.log.entry import Entry
@@ -19,6 +19,10 @@ from store.state.hard_state import MARK_NAME
 KINDS = ("expiry", "partition", "crash")
 
 
+bug = BugsOf(seconds=10.0)
+
+
+@bug("B11", "not within", 10, *KINDS)
 def follower_behind_the_log_is_ignored(patch: Patch) -> None:
     """A leader does nothing for a follower that needs expired entries."""
 
@@ -27,6 +31,7 @@ def follower_behind_the_log_is_ignored(patch: Patch) -> None:
         """As if no notice had come."""
 
 
+@bug("B4", "not within", 10, *KINDS)
 def refill_skips_an_entry(patch: Patch) -> None:
     """The first piece of a refill lacks its first entry, and all others move down by one."""
 
@@ -38,6 +43,7 @@ def refill_skips_an_entry(patch: Patch) -> None:
         append(refill, entries)
 
 
+@bug("C14", "takes its log for damaged", 10, *KINDS)
 def refill_installed_without_its_mark(patch: Patch) -> None:
     """A refill replaces the log, but not the durable mark."""
 
@@ -47,11 +53,13 @@ def refill_installed_without_its_mark(patch: Patch) -> None:
             replace_file(fs, directory, name, data)
 
 
+@bug("C13", "takes its log for damaged", 10, *KINDS)
 def refill_taken_for_complete_too_early(patch: Patch) -> None:
     """A refill is installed as soon as its checkpoint is there."""
     patch.set(SnapshotInstall, "ended", property(lambda _refill: True))
 
 
+@bug("B3", "cannot drop entry", 60, "follower unheard", seconds=12.0)
 def given_up_entries_are_a_conflict(patch: Patch) -> None:
     """An append that follows an expired entry is taken for a conflict, and cuts."""
 
@@ -65,28 +73,3 @@ def given_up_entries_are_a_conflict(patch: Patch) -> None:
         if request.prev_index < raft_log.entry_cache.first_index - 1:
             raft_log._truncate(request.prev_index + 1)
         return accept(raft_log, sender, request)
-
-
-_bug = BugsOf(seconds=12.0)
-
-BUGS = (
-    _bug("B3", given_up_entries_are_a_conflict, "cannot drop entry", 60, "follower unheard"),
-    Bug("B4", refill_skips_an_entry, "not within", 10, kinds=KINDS, seconds=10.0),
-    Bug("B11", follower_behind_the_log_is_ignored, "not within", 10, kinds=KINDS, seconds=10.0),
-    Bug(
-        "C13",
-        refill_taken_for_complete_too_early,
-        "takes its log for damaged",
-        10,
-        kinds=KINDS,
-        seconds=10.0,
-    ),
-    Bug(
-        "C14",
-        refill_installed_without_its_mark,
-        "takes its log for damaged",
-        10,
-        kinds=KINDS,
-        seconds=10.0,
-    ),
-)

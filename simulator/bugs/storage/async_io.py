@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dledger.node.log_writer import LogWriter
-from simulator.bugs.planted_bug import Bug, BugsOf, Original, Patch
+from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from simulator.engine.disk_executor import SimulatedAsyncWriter
 from simulator.engine.disk_file import SimulatedFile
 from store.io.filesystem import Bytes
@@ -16,6 +16,10 @@ from store.log.segment import Segment
 Then = Callable[[OSError | None], None]
 
 
+bug = BugsOf()
+
+
+@bug("C21x", "its disk does not hold it", 20)
 def write_begun_without_its_sync(patch: Patch) -> None:
     """A write ends before it is durable."""
 
@@ -26,6 +30,7 @@ def write_begun_without_its_sync(patch: Patch) -> None:
         file.append_direct(data, position)
 
 
+@bug("C22x", "its disk does not hold it", 20)
 def short_write_taken_for_complete(patch: Patch) -> None:
     """A short or refused write counts as done."""
 
@@ -39,6 +44,7 @@ def short_write_taken_for_complete(patch: Patch) -> None:
         return begin(segment, data, offset, ended)
 
 
+@bug("C23x", "stops by itself", 20)
 def log_ends_with_what_was_begun(patch: Patch) -> None:
     """The log ends behind a write as soon as that begins, so a repeated write follows itself."""
 
@@ -56,6 +62,7 @@ def log_ends_with_what_was_begun(patch: Patch) -> None:
         return begun
 
 
+@bug("C24x", "not within", 20)
 def write_that_must_be_done_again_is_forgotten(patch: Patch) -> None:
     """Nothing repeats a write that the disk could not do at once."""
 
@@ -65,6 +72,7 @@ def write_that_must_be_done_again_is_forgotten(patch: Patch) -> None:
             writer._written(None, error)
 
 
+@bug("C26x", "its disk holds", 40, "slow disk", "pause", "crash", nodes=5)
 def term_left_out_of_a_write_without_a_thread(patch: Patch) -> None:
     """A write without a thread writes only the entries, not the term before them."""
 
@@ -80,6 +88,7 @@ def term_left_out_of_a_write_without_a_thread(patch: Patch) -> None:
         return False
 
 
+@bug("C27x", "stops by itself", 40)
 def cut_left_out_of_a_write_without_a_thread(patch: Patch) -> None:
     """A write without a thread forgets the cut that must come before it."""
 
@@ -88,24 +97,3 @@ def cut_left_out_of_a_write_without_a_thread(patch: Patch) -> None:
         for each in writer._under_way:
             each.truncate_from = None  # otherwise the log thread would cut when the store refuses
         return begin(writer)
-
-
-_bug = BugsOf()
-
-BUGS = (
-    Bug("C21x", write_begun_without_its_sync, "its disk does not hold it", 20),
-    Bug("C22x", short_write_taken_for_complete, "its disk does not hold it", 20),
-    Bug("C23x", log_ends_with_what_was_begun, "stops by itself", 20),
-    Bug("C24x", write_that_must_be_done_again_is_forgotten, "not within", 20),
-    _bug(
-        "C26x",
-        term_left_out_of_a_write_without_a_thread,
-        "its disk holds",
-        40,
-        "slow disk",
-        "pause",
-        "crash",
-        nodes=5,
-    ),
-    Bug("C27x", cut_left_out_of_a_write_without_a_thread, "stops by itself", 40),
-)

@@ -10,13 +10,16 @@ import store.log.entry_repair
 import store.log.log_reader
 import store.recovery.recovery
 from dledger.node.scrubber import Scrubber
-from simulator.bugs.planted_bug import Bug, Patch
+from simulator.bugs.planted_bug import BugsOf, Patch
 from simulator.worlds.registry import BROKERS, LOOKUPS
 from store.errors import CorruptEntryError
 from store.io.filesystem import Bytes
 from store.log.entry import HEADER, KINDS, Entry, decode_entry
 from store.log.entry_reader import EntryRange
 from store.replica_reads import ReplicaReads
+
+BIT = ("bit flip", "crash", "power loss", "partition")
+bug = BugsOf(BROKERS, seconds=8.0)
 
 
 def _unchecked(buffer: Bytes, offset: int = 0, previous_chain_crc: int | None = None) -> Entry:
@@ -51,17 +54,21 @@ def _unchecked_within(patch: Patch, module: ModuleType, name: str) -> None:
     patch.set(module, name, unchecked)
 
 
+@bug("M5x", "cannot be applied | are not the log's | commits another entry | is given", 10, *BIT)
 def crcs_not_compared_at_the_start(patch: Patch) -> None:
     """A log is opened without comparing the CRCs of its entries."""
     _unchecked_within(patch, store.recovery.recovery, "scan")
 
 
+@bug("M6x", "are not the log's | is not as its log says | is given | cannot be applied", 20, *BIT)
 def crcs_not_compared_by_reads(patch: Patch) -> None:
     """Entries are read without comparing their CRCs."""
     _unchecked_within(patch, store.log.entry_reader, "_read_run")
     patch.set(store.log.entry_repair, "check_chain", lambda _entry, _chain_crc: None)
 
 
+# Consumers read what is new; queries read all of the log.
+@bug("M7x", "is given | another message is found at position", 40, "bit flip", world=LOOKUPS)
 def records_read_as_they_lie(patch: Patch) -> None:
     """Messages for clients are read without comparing the CRC of their entry."""
 
@@ -74,45 +81,13 @@ def records_read_as_they_lie(patch: Patch) -> None:
         return EntryRange(row.position, data, row.size)
 
 
+@bug("M8x", "damage is repaired: not within", 10, *BIT)
 def damage_at_rest_not_repaired(patch: Patch) -> None:
     """The scrub does not repair the damage that it finds."""
     patch.set(Scrubber, "wanted", lambda _scrubber, _rounds: None)
 
 
+@bug("M9x", "damage is repaired: not within", 10, *BIT)
 def data_at_rest_never_read(patch: Patch) -> None:
     """The scrub reads nothing."""
     patch.set(Scrubber, "_step", lambda _scrubber: None)
-
-
-BIT = ("bit flip", "crash", "power loss", "partition")
-
-
-def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
-    return Bug(id_, plant, says, seeds, seconds=8.0, kinds=kinds or BIT, world=BROKERS)
-
-
-BUGS = (
-    _bug(
-        "M5x",
-        crcs_not_compared_at_the_start,
-        "cannot be applied | are not the log's | commits another entry | is given",
-        10,
-    ),
-    _bug(
-        "M6x",
-        crcs_not_compared_by_reads,
-        "are not the log's | is not as its log says | is given | cannot be applied",
-        20,
-    ),
-    Bug(
-        "M7x",
-        records_read_as_they_lie,
-        "is given | another message is found at position",
-        40,
-        seconds=8.0,
-        kinds=("bit flip",),
-        world=LOOKUPS,  # consumers read what is new; queries read all of the log
-    ),
-    _bug("M8x", damage_at_rest_not_repaired, "damage is repaired: not within", 10),
-    _bug("M9x", data_at_rest_never_read, "damage is repaired: not within", 10),
-)

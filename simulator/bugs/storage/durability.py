@@ -17,14 +17,17 @@ from dledger.node.node import Node
 from dledger.raft.quorum_tracker import QuorumTracker
 from dledger.raft.raft_log import RaftLog
 from dledger.raft.ready import Write
-from simulator.bugs.planted_bug import Bug, BugsOf, Original, Patch
+from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from simulator.engine.disk import SimulatedFileSystem
 from simulator.worlds.registry import BROKERS
 from store.log.commit_log import CommitLog
 from store.recovery.recovery import Recovery
 from store.replica import ReplicaStore
 
+bug = BugsOf()
 
+
+@bug("C1", "its disk does not hold it", 60)
 def completion_taken_for_a_later_write(patch: Patch) -> None:
     """A write in progress is cut, and its completion counts for the entries that replace it."""
 
@@ -36,6 +39,7 @@ def completion_taken_for_a_later_write(patch: Patch) -> None:
             kept[1] = before[1]
 
 
+@bug("C2", "not within", 40)
 def completions_reported_one_late(patch: Patch) -> None:
     """Only the first write of a sync counts as durable."""
 
@@ -44,6 +48,7 @@ def completions_reported_one_late(patch: Patch) -> None:
         written(driver, writes[:1])
 
 
+@bug("C3", "stops by itself", 60)
 def truncation_that_never_reaches_the_disk(patch: Patch) -> None:
     """The core cuts its log, and the file stays unchanged."""
 
@@ -54,6 +59,7 @@ def truncation_that_never_reaches_the_disk(patch: Patch) -> None:
         write(writer, writes)
 
 
+@bug("C4", "its disk holds", 40)
 def confirm_before_the_term_is_durable(patch: Patch) -> None:
     """A follower confirms entries to a leader whose term it may forget."""
     patch.set(
@@ -63,6 +69,7 @@ def confirm_before_the_term_is_durable(patch: Patch) -> None:
     )
 
 
+@bug("C5", "only the disks of | its disk does not hold it", 40)
 def leader_counts_itself_before_its_sync(patch: Patch) -> None:
     """A proposed entry counts as durable on the leader."""
 
@@ -72,6 +79,7 @@ def leader_counts_itself_before_its_sync(patch: Patch) -> None:
         return count(quorum_tracker)
 
 
+@bug("C5b", "which nobody applied", 3)
 def acknowledgement_before_the_commit(patch: Patch) -> None:
     """A client is answered when its entry is proposed."""
 
@@ -82,11 +90,13 @@ def acknowledgement_before_the_commit(patch: Patch) -> None:
         return index
 
 
+@bug("C6", "its disk does not hold it", 20)
 def follower_confirms_before_its_sync(patch: Patch) -> None:
     """A received entry counts as durable on a follower."""
     patch.set(RaftLog, "match_index", RaftLog.received_index)
 
 
+@bug("C7", "its disk does not hold it", 5)
 def sync_does_nothing(patch: Patch) -> None:
     """A written entry counts as durable without a sync."""
     patch.set(ReplicaStore, "begin_append", _write_and_sync_apart)
@@ -97,6 +107,7 @@ def _write_and_sync_apart(*_arguments: Any) -> bool:
     return False
 
 
+@bug("C8", "its disk does not hold it", 100)
 def failed_sync_tried_again(patch: Patch) -> None:
     """A second sync succeeds, because the kernel has dropped the pages."""
 
@@ -110,11 +121,13 @@ def failed_sync_tried_again(patch: Patch) -> None:
     patch.set(ReplicaStore, "begin_append", _write_and_sync_apart)
 
 
+@bug("C8b", "its disk does not hold it", 200)
 def recovered_pages_taken_for_durable(patch: Patch) -> None:
     """After a failed sync the next process trusts the page cache."""
     patch.set(store.recovery.torn_tail, "_write_again", lambda *_arguments: None)
 
 
+@bug("C10", "torn tail", 60)
 def torn_tail_taken_for_damage(patch: Patch) -> None:
     """An unfinished last write keeps the node from starting."""
     clean_tail = store.recovery.torn_tail.clean_tail
@@ -127,6 +140,7 @@ def torn_tail_taken_for_damage(patch: Patch) -> None:
         return torn
 
 
+@bug("C10b", "its disk does not hold it", 100)
 def torn_tail_not_cut(patch: Patch) -> None:
     """The remains of unfinished writes stay behind the end of the log."""
 
@@ -138,6 +152,7 @@ def torn_tail_not_cut(patch: Patch) -> None:
         return 0
 
 
+@bug("C12", "the next is", 20)
 def entry_applied_twice_after_a_checkpoint(patch: Patch) -> None:
     """The state and its index are one apart."""
 
@@ -147,6 +162,7 @@ def entry_applied_twice_after_a_checkpoint(patch: Patch) -> None:
         made.applier.applied_index = max(made.applied_index - 1, -1)
 
 
+@bug("C15", "was durable", 100, "power loss", "slow disk")
 def mark_saved_ahead_of_the_log(patch: Patch) -> None:
     """Committed entries count as durable here, though this disk may lack them."""
 
@@ -163,6 +179,7 @@ def mark_saved_ahead_of_the_log(patch: Patch) -> None:
             marks.save(ahead)
 
 
+@bug("C16", "not within", 60, "disk error")
 def failed_write_ignored(patch: Patch) -> None:
     """A node whose disk failed goes on answering."""
 
@@ -177,6 +194,17 @@ def failed_write_ignored(patch: Patch) -> None:
     patch.set(Checkpointer, "_failed", lambda _checkpointer, error: error is not None)
 
 
+@bug(
+    "C9",
+    "to be committed and durable",
+    10,
+    "bit flip",
+    "crash",
+    "power loss",
+    "partition",
+    world=BROKERS,
+    seconds=8.0,
+)
 def damage_taken_for_a_torn_tail(patch: Patch) -> None:
     """A damaged entry is taken for an unfinished last write, and all behind it is cut."""
 
@@ -189,16 +217,19 @@ def damage_taken_for_a_torn_tail(patch: Patch) -> None:
     patch.set(Recovery, "_find_lost_segments", lambda _recovery: None)
 
 
+@bug("C18", "was durable", 20)
 def segment_closed_without_padding(patch: Patch) -> None:
     """A segment is closed without padding."""
     patch.set(store.log.layout, "padding", bytes)
 
 
+@bug("C19x", "its disk does not hold it", 20)
 def segment_name_not_synced(patch: Patch) -> None:
     """A new file is on the disk, but its name is not."""
     _unsynced(patch, lambda path: path.endswith("commitlog"))
 
 
+@bug("C20x", "its disk holds None", 5)
 def renamed_file_not_synced(patch: Patch) -> None:
     """A file is renamed into place, but the rename is not on the disk."""
     _unsynced(patch, lambda path: path.endswith("state"))
@@ -209,44 +240,3 @@ def _unsynced(patch: Patch, concerns: Callable[[str], bool]) -> None:
     def forgetful(sync: Original[None], fs: SimulatedFileSystem, path: str) -> None:
         if not concerns(path):
             sync(fs, path)
-
-
-_bug = BugsOf()
-
-BUGS = (
-    Bug("C1", completion_taken_for_a_later_write, "its disk does not hold it", 60),
-    Bug("C2", completions_reported_one_late, "not within", 40),
-    Bug("C3", truncation_that_never_reaches_the_disk, "stops by itself", 60),
-    Bug("C4", confirm_before_the_term_is_durable, "its disk holds", 40),
-    Bug(
-        "C5",
-        leader_counts_itself_before_its_sync,
-        "only the disks of | its disk does not hold it",
-        40,
-    ),
-    Bug("C5b", acknowledgement_before_the_commit, "which nobody applied", 3),
-    Bug("C6", follower_confirms_before_its_sync, "its disk does not hold it", 20),
-    Bug("C7", sync_does_nothing, "its disk does not hold it", 5),
-    Bug("C8", failed_sync_tried_again, "its disk does not hold it", 100),
-    Bug("C8b", recovered_pages_taken_for_durable, "its disk does not hold it", 200),
-    _bug(
-        "C9",
-        damage_taken_for_a_torn_tail,
-        "to be committed and durable",
-        10,
-        "bit flip",
-        "crash",
-        "power loss",
-        "partition",
-        world=BROKERS,
-        seconds=8.0,
-    ),
-    Bug("C10", torn_tail_taken_for_damage, "torn tail", 60),
-    Bug("C10b", torn_tail_not_cut, "its disk does not hold it", 100),
-    Bug("C12", entry_applied_twice_after_a_checkpoint, "the next is", 20),
-    _bug("C15", mark_saved_ahead_of_the_log, "was durable", 100, "power loss", "slow disk"),
-    _bug("C16", failed_write_ignored, "not within", 60, "disk error"),
-    Bug("C18", segment_closed_without_padding, "was durable", 20),
-    Bug("C19x", segment_name_not_synced, "its disk does not hold it", 20),
-    Bug("C20x", renamed_file_not_synced, "its disk holds None", 5),
-)

@@ -10,7 +10,10 @@ from store.replica import ReplicaStore
 from store.state.durable_mark import DurableMarkTracker
 from store.state.hard_state import DurableMark
 
+bug = BugsOf(seconds=8.0)
 
+
+@bug("M1x", "are committed", 40)
 def what_is_not_committed_is_marked(patch: Patch) -> None:
     """The durable mark covers all that the disk has, also what is not committed."""
 
@@ -27,6 +30,15 @@ def what_is_not_committed_is_marked(patch: Patch) -> None:
                 checkpointer._marked_index = index
 
 
+@bug(
+    "M2x",
+    "not the entry that the durable mark names",
+    100,
+    "partition",
+    "crash",
+    "power loss of all",
+    "crash within a call",
+)
 def mark_not_lowered_by_a_cut(patch: Patch) -> None:
     """Entries are cut, and the mark still names one of them."""
 
@@ -35,6 +47,14 @@ def mark_not_lowered_by_a_cut(patch: Patch) -> None:
         return marks._at(first_index - 1)
 
 
+@bug(
+    "M3x",
+    "takes its log for damaged",
+    80,  # a machine must die between two certain calls
+    "expiry",
+    "power loss within a call",
+    "crash within a call",
+)
 def segments_removed_before_the_mark_says_so(patch: Patch) -> None:
     """Expired segments are removed before the mark names the new beginning of the log."""
     begin_at = DurableMarkTracker.begin_at
@@ -56,6 +76,7 @@ def segments_removed_before_the_mark_says_so(patch: Patch) -> None:
             begin_at(replica._marks, *beginning)
 
 
+@bug("M4x", "only the disks of | its disk does not hold it | stops by itself", 10)
 def zeros_written_over_entries(patch: Patch) -> None:
     """An entry that grew its file lies where zeros are written ahead next."""
 
@@ -64,36 +85,3 @@ def zeros_written_over_entries(patch: Patch) -> None:
         zeroed = segment.zeroed_end
         append(segment, data, offset)
         segment.zeroed_end = zeroed
-
-
-_bug = BugsOf("nodes", seconds=8.0)
-
-
-BUGS = (
-    _bug("M1x", what_is_not_committed_is_marked, "are committed", 40),
-    _bug(
-        "M2x",
-        mark_not_lowered_by_a_cut,
-        "not the entry that the durable mark names",
-        100,
-        "partition",
-        "crash",
-        "power loss of all",
-        "crash within a call",
-    ),
-    _bug(
-        "M3x",
-        segments_removed_before_the_mark_says_so,
-        "takes its log for damaged",
-        80,  # a machine must die between two certain calls
-        "expiry",
-        "power loss within a call",
-        "crash within a call",
-    ),
-    _bug(
-        "M4x",
-        zeros_written_over_entries,
-        "only the disks of | its disk does not hold it | stops by itself",
-        10,
-    ),
-)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from dledger.raft.messages import Heartbeat, HeartbeatResponse
 from dledger.wire.transport import Message
 from simulator.engine.violation import Violation
+from simulator.hosts.disk_host import DIRECTORY
 from simulator.invariants.invariant import Invariant
 from store.verify import verify_replica
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from simulator.faults.schedule import Action
     from simulator.hosts.host import Host
 
-DIRECTORY = "/data"
 SETTLED_SECONDS = 1.0
 """After a healing: what was rebuilt is in use by then."""
 

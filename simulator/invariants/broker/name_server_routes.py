@@ -7,7 +7,7 @@ that nothing is wrong between them. The check runs as the leader sends its heart
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from dledger.raft.messages import Heartbeat
 from dledger.raft.raft_state import Role
@@ -18,6 +18,7 @@ from store.log.entry import Entry, EntryKind
 from store.message.batch import decode_batch
 
 if TYPE_CHECKING:
+    from broker.nameserver.route_table import RouteTable
     from simulator.engine.peer_network import Network
     from simulator.faults.schedule import Action
     from simulator.hosts.client_host import ClientHost
@@ -31,18 +32,6 @@ LOOK_SECONDS = 0.5
 
 CALM_DELAY_SECONDS = 0.02
 LEADER_ID = 0
-
-
-class NameServerTables(Protocol):
-    """The tables of a NameServer, as it answers from them."""
-
-    def cluster_info(self) -> dict[str, Any]:
-        """``ClusterInfo``."""
-        ...
-
-    def route(self, topic: str) -> dict[str, Any] | None:
-        """``TopicRouteData``; None if nobody has the topic."""
-        ...
 
 
 class NameServerRoutes(Invariant):
@@ -59,7 +48,7 @@ class NameServerRoutes(Invariant):
         *,
         hosts: Sequence[Host],
         name_server: ClientHost,
-        answering: Callable[[], NameServerTables | None],
+        answering: Callable[[], RouteTable | None],
         network: Network,
         topics: Sequence[str],
     ) -> None:
@@ -123,7 +112,7 @@ class NameServerRoutes(Invariant):
             return ()
         return (host.name, host.boot, core.term, names.boot)
 
-    def _check(self, host: Host, answering: NameServerTables) -> None:
+    def _check(self, host: Host, answering: RouteTable) -> None:
         tables = [("the cluster", answering.cluster_info()["brokerAddrTable"].get(self._group))]
         for topic, stored_at in self._stored.items():
             if stored_at <= self._since:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from contextlib import closing
 
 from store.io.filesystem import ReadableFileSystem
 from store.log.layout import parse_segment_name, segment_name
+
+NO_END = 1 << 62
+"""Behind all files."""
 
 
 class RowFiles:
@@ -34,7 +38,8 @@ class RowFiles:
             part = b""
             if following:
                 start = self.starts[following - 1]
-                part = self._read_file(start, byte - start, stop - byte)
+                with closing(self._fs.open(self.path(start), writable=False)) as file:
+                    part = file.pread(stop - byte, byte - start)
             if is_last:
                 parts.append(part)
                 break
@@ -48,27 +53,25 @@ class RowFiles:
         byte = row * self.row_size
         place = bisect_right(self.starts, byte) - 1
         start = self.starts[place] if place >= 0 else 0
-        return f"{self.directory}/{segment_name(start)}", byte - start
+        return self.path(start), byte - start
 
     def size(self, start: int) -> int:
         """The bytes of the file that begins with byte ``start``. It is asked for once."""
         if start not in self._sizes:
-            self._sizes[start] = self._size(start)
+            with closing(self._fs.open(self.path(start), writable=False)) as file:
+                self._sizes[start] = file.size()
         return self._sizes[start]
 
-    def _size(self, start: int) -> int:
-        file = self._fs.open(f"{self.directory}/{segment_name(start)}", writable=False)
-        try:
-            return file.size()
-        finally:
-            file.close()
+    def path(self, start: int) -> str:
+        """The path of the file that begins with byte ``start``."""
+        return f"{self.directory}/{segment_name(start)}"
 
-    def _read_file(self, start: int, at: int, size: int) -> bytes:
-        file = self._fs.open(f"{self.directory}/{segment_name(start)}", writable=False)
-        try:
-            return file.pread(size, at)
-        finally:
-            file.close()
+
+def list_starts(fs: ReadableFileSystem, directory: str, end: int = NO_END) -> list[int]:
+    """The names of the files of a directory that are numbers below ``end``, in order."""
+    names = fs.list_directory(directory) if fs.exists(directory) else []
+    starts = map(parse_segment_name, names)
+    return [start for start in starts if start is not None and start < end]
 
 
 def is_torn(found: bytes, expected: bytes) -> bool:

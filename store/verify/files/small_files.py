@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 from crc32c import crc32c
 
 from store.errors import DamagedError, UnreadableError
@@ -34,11 +36,8 @@ def read_small(fs: ReadableFileSystem, path: str) -> bytes:
 def read_head(fs: ReadableFileSystem, path: str, size: int) -> bytes:
     """The first ``size`` bytes of a file, or all of them. Raises as :func:`read_small`."""
     try:
-        file = fs.open(path, writable=False)
-        try:
+        with closing(fs.open(path, writable=False)) as file:
             return file.pread(size, 0)
-        finally:
-            file.close()
     except (OSError, ValueError) as error:
         raise _unreadable(fs, path, error) from error
 
@@ -49,8 +48,7 @@ def read_checkpoint(fs: ReadableFileSystem, path: str) -> Checkpoint:
     Raises as :func:`read_small`.
     """
     try:
-        file = fs.open(path, writable=False)
-        try:
+        with closing(fs.open(path, writable=False)) as file:
             size = file.size()
             header = file.pread(CHECKPOINT_HEADER.size, 0)
             if size > PIECE_SIZE and len(header) == CHECKPOINT_HEADER.size:
@@ -64,8 +62,6 @@ def read_checkpoint(fs: ReadableFileSystem, path: str) -> Checkpoint:
                 if found != crc:
                     raise DamagedError(path, 8, "CRC of the checkpoint")
             return decode_checkpoint(file.pread(size, 0), path)
-        finally:
-            file.close()
     except (OSError, ValueError) as error:
         raise _unreadable(fs, path, error) from error
 

@@ -7,6 +7,7 @@ file is unread.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 
 from store.errors import UnreadableError
@@ -62,11 +63,8 @@ def _lacks_bytes(
 def _entry_end(fs: ReadableFileSystem, finding: Finding) -> int:
     """The end of an entry in its file, by its header."""
     try:
-        file = fs.open(finding.path, writable=False)
-        try:
+        with closing(fs.open(finding.path, writable=False)) as file:
             head, _missing = read_segment(file, PADDING_SIZE, finding.position)
-        finally:
-            file.close()
     except (OSError, ValueError, UnreadableError):
         head = b""
     size = PADDING.unpack(head)[1] if len(head) == PADDING_SIZE else 0

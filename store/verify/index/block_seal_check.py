@@ -6,6 +6,7 @@ wrong. A block without a seal is no finding.
 
 from __future__ import annotations
 
+from contextlib import closing
 from itertools import pairwise
 
 from crc32c import crc32c
@@ -53,11 +54,8 @@ def check_seals(
         if name not in files.others:
             continue
         path = f"{files.directory}/{name}"
-        file = fs.open(path, writable=False)
-        try:
+        with closing(fs.open(path, writable=False)) as file:
             data = file.pread(SEALS_SIZE_MAX, 0)
-        finally:
-            file.close()
         for at in range(0, len(data) - SEAL_SIZE + 1, SEAL_SIZE):
             begin = start // ROW_SIZE + at // SEAL_SIZE * BLOCK_ROWS
             stop = min(begin + BLOCK_ROWS, start // ROW_SIZE + ROWS_PER_FILE, following // ROW_SIZE)

@@ -7,13 +7,12 @@ them. They may be torn, but they must belong to that flush.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from store.index.block_seals import ROW_SIZE
 from store.io.filesystem import ReadableFileSystem
 from store.log.log_reader import SegmentFiles
 from store.message.batch import QUEUE_ROW
-from store.state.machine_state import QueueLength
 from store.verify.findings import RESTORE, FindingKind, FindingLog
 from store.verify.index.consume_queue_digests import ExpectedQueue, QueueFindings, TakenQueue
 from store.verify.index.consume_queue_files import find_extra
@@ -30,32 +29,26 @@ OFFSETS = "a broker gave an offset twice or left one out; report it"
 
 
 class QueueCheck:
-    """Takes the rows of a range in order, and makes digests of them.
+    """Takes the rows of a range in order, and makes digests of them. ``state``: the small files of
+    the replica.
 
     A second object absorbs the results of all ranges, and reports what is wrong over all of them.
     """
 
     def __init__(
-        self,
-        fs: ReadableFileSystem,
-        directory: str,
-        lengths: Sequence[QueueLength],
-        log: FindingLog,
-        *,
-        checkpoint_path: str,
-        segment_path: Callable[[int], tuple[str, int]],
-        expired_position: int,
-        first_position: int,
+        self, fs: ReadableFileSystem, state: StateFiles, directory: str, log: FindingLog
     ) -> None:
+        machine = state.machine
         self._fs = fs
         self._directory = f"{directory}/consumequeue"
+        lengths = [] if machine is None else machine.queues
         self._lengths = {(length.topic, length.queue_id): length for length in lengths}
         self._log = log
-        self._checkpoint_path = checkpoint_path
-        self._segment_path = segment_path
-        self._expired_position = expired_position
-        self._first_position = first_position
-        self._whole_log = first_position == 0
+        self._checkpoint_path = state.checkpoint_path
+        self._segments = SegmentFiles(fs, directory, state.identity.segment_size)
+        self._expired_position = 0 if machine is None else machine.expired_position
+        self._first_position = state.mark.first_position
+        self._whole_log = self._first_position == 0
         self._uncertain = False
         self._emptied: set[str] = set()
         self._trimmed: dict[QueueKey, int] = {}
@@ -245,7 +238,7 @@ class QueueCheck:
         self, entry: tuple[int, int], key: QueueKey, expected: int, found: int
     ) -> None:
         index, position = entry
-        path, byte = self._segment_path(position)
+        path, byte = self._segments.locate(position)
         said = f"offset {expected} next in queue {key[0]}/{key[1]}"
         kind = FindingKind.QUEUE_OFFSET
         self._log.add(kind, path, byte, said, f"offset {found}", OFFSETS, first=index)
@@ -268,20 +261,3 @@ def _offsets(first: int, end: int) -> str:
     if end <= first:
         return f"no messages, the next at offset {end}"
     return f"offset {first}" if end == first + 1 else f"offsets {first} to {end - 1}"
-
-
-def open_queue_check(
-    fs: ReadableFileSystem, state: StateFiles, directory: str, log: FindingLog
-) -> QueueCheck:
-    """The check of a replica's ConsumeQueues. ``state`` has its small files."""
-    machine = state.machine
-    return QueueCheck(
-        fs,
-        directory,
-        [] if machine is None else machine.queues,
-        log,
-        checkpoint_path=state.checkpoint_path,
-        segment_path=SegmentFiles(fs, directory, state.identity.segment_size).locate,
-        expired_position=0 if machine is None else machine.expired_position,
-        first_position=state.mark.first_position,
-    )

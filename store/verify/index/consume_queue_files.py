@@ -9,7 +9,7 @@ from itertools import pairwise
 from store.index.block_seals import ROW_SIZE, SEAL_SUFFIX
 from store.index.queue_rows import ROWS_PER_FILE
 from store.io.filesystem import ReadableFileSystem
-from store.log.layout import SEGMENT_SIZE_MAX, parse_segment_name, segment_name
+from store.log.layout import SEGMENT_SIZE_MAX, parse_segment_name
 from store.message.batch import QUEUE_ROW
 from store.message.record import RECORD_FIXED_SIZE
 from store.verify.files.row_files import RowFiles
@@ -29,18 +29,14 @@ class QueueFiles:
         self, fs: ReadableFileSystem, directory: str, *, read_ahead: int = READ_AHEAD_ROWS
     ) -> None:
         self._fs = fs
-        self._directory = directory
+        self.directory = directory
         self._read_ahead = read_ahead
         self._buffer = b""
         self._buffer_first = 0
 
     @cached_property
     def _files(self) -> RowFiles:
-        return RowFiles(self._fs, self._directory, ROW_SIZE)
-
-    @property
-    def directory(self) -> str:
-        return self._directory
+        return RowFiles(self._fs, self.directory, ROW_SIZE)
 
     @property
     def starts(self) -> Sequence[int]:
@@ -83,7 +79,7 @@ class QueueFiles:
                 continue
             log.add(
                 FindingKind.CONSUME_QUEUE,
-                f"{self._files.directory}/{name}",
+                f"{self.directory}/{name}",
                 0,
                 "only files named by 20 digits, and .crc",
                 "another file",
@@ -97,7 +93,7 @@ class QueueFiles:
     def _report_size(self, start: int, most: int, size: int, detail: str, log: FindingLog) -> None:
         log.add(
             FindingKind.CONSUME_QUEUE,
-            f"{self._files.directory}/{segment_name(start)}",
+            self._files.path(start),
             most,
             f"at most {most} bytes{detail}",
             f"{size} bytes",

@@ -17,11 +17,12 @@ from store.log.layout import segment_name
 from store.verify.files.audit_files import AuditFiles
 from store.verify.files.directory_listing import Listing
 from store.verify.files.read_buffers import Buffers
+from store.verify.files.row_files import list_starts
 from store.verify.findings import Finding, FindingLog
 from store.verify.index.block_seal_check import check_seals, check_tail
 from store.verify.index.consume_queue_digests import ExpectedQueue, QueueFindings, row_crcs
 from store.verify.index.consume_queue_files import QueueFiles
-from store.verify.index.key_index_digests import TOTAL_MAX, has_keys, list_starts
+from store.verify.index.key_index_digests import TOTAL_MAX, has_keys
 from store.verify.plan.ranges import KeysDigest, QueueKey, ReplicaPlan, ReplicaRange, RowsDigest
 from store.verify.state.stray_files import check_segment_files
 

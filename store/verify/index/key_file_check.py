@@ -5,6 +5,8 @@ It is written from docs/format.md.
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import numpy as np
 from crc32c import crc32c
 from numpy.typing import NDArray
@@ -58,11 +60,8 @@ def damaged_byte(fs: ReadableFileSystem, error: DamagedError) -> int:
     """The first wrong byte of header or page table, if the rows are right."""
     if error.position != CRC_AT:
         return error.position
-    handle = fs.open(error.path, writable=False)
-    try:
+    with closing(fs.open(error.path, writable=False)) as handle:
         data = handle.pread(handle.size(), 0)
-    finally:
-        handle.close()
     count = HEADER.unpack_from(data)[6]
     rows = data[HEADER.size :][: count * KEY_ROW_SIZE]
     if not rows:

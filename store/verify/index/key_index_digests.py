@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from contextlib import closing
 
 import numpy as np
 from crc32c import crc32c
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from store.errors import DamagedError
 from store.index.key_file import HEADER, KEY_ROW_SIZE, VERSION, read_header
 from store.io.filesystem import ReadableFileSystem
-from store.log.layout import parse_segment_name
+from store.verify.files.row_files import list_starts
 from store.verify.index.key_file_check import (
     Edges,
     PagesCheck,
@@ -93,13 +94,6 @@ class KeyDigests:
         return RangeKeys(found._missing, self.expired_position, tuple(digests))
 
 
-def list_starts(fs: ReadableFileSystem, directory: str, end_position: int) -> list[int]:
-    """The first positions of the files that begin below a position, in order."""
-    names = fs.list_directory(directory) if fs.exists(directory) else []
-    starts = map(parse_segment_name, names)
-    return [start for start in starts if start is not None and start < end_position]
-
-
 def missing_keys(positions: NDArray[np.int64], entries: Sequence[tuple[int, int]]) -> MissingKeys:
     """The missing key rows, by the positions of their records, in order."""
     first, last = int(positions[0]), int(positions[-1])
@@ -133,7 +127,7 @@ def has_keys(
         file = fs.open(path, writable=False)
     except (DamagedError, FileNotFoundError):
         return False
-    try:
+    with closing(file):
         size = said.count * KEY_ROW_SIZE
         if not size:
             return False
@@ -166,5 +160,3 @@ def has_keys(
             return False
         held = KeysDigest(said.first_position, count, total & TOTAL_MAX)
         return stated_edges(said) == found and held == digest
-    finally:
-        file.close()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,7 +23,7 @@ from store.log.layout import segment_name
 from store.message.batch import decode_batch
 from store.verify.files.audit_files import AuditFiles
 from store.verify.files.read_buffers import Buffers
-from store.verify.files.row_files import is_torn
+from store.verify.files.row_files import is_torn, list_starts
 from store.verify.findings import Finding, FindingKind, FindingLog
 from store.verify.index.consume_queue_check import ADVICE
 from store.verify.index.consume_queue_files import QueueFiles
@@ -33,7 +34,7 @@ from store.verify.index.key_file_check import (
     stated_edges,
     wrong_rows,
 )
-from store.verify.index.key_index_digests import index_of, list_starts, missing_keys
+from store.verify.index.key_index_digests import index_of, missing_keys
 from store.verify.log.batch_columns import BatchColumns, TopicNumbers, plain_columns, read_columns
 from store.verify.log.log_commands import commands_of
 from store.verify.log.log_walk import DamagedLogWalk
@@ -47,7 +48,6 @@ from store.verify.plan.ranges import (
     WrongRows,
 )
 
-DERIVED = frozenset({FindingKind.CONSUME_QUEUE, FindingKind.KEY_INDEX})
 ROWS_AT_ONCE = 1 << 16
 UNDOUBTED_SIZE = 64 << 20
 PIECE_SIZE = 1 << 20
@@ -113,12 +113,9 @@ def reread_range(
         end = group.range_end(plan, reading.place)
         found.missing = keys.compare(b"".join(key_rows), border.position, end, walk.lost)
     unread = files.findings({replica.directory: replica.name})
-    found.findings = (*log.findings, *(one for one in unread if one.kind in _kinds(reading)))
+    kinds = {FindingKind.CONSUME_QUEUE, *([FindingKind.KEY_INDEX] if reading.keys else [])}
+    found.findings = (*log.findings, *(one for one in unread if one.kind in kinds))
     return found
-
-
-def _kinds(reading: RangeReread) -> frozenset[FindingKind]:
-    return DERIVED if reading.keys else DERIVED - {FindingKind.KEY_INDEX}
 
 
 def _read_columns(walk: DamagedLogWalk, topics: TopicNumbers) -> Iterator[BatchColumns]:
@@ -284,9 +281,8 @@ class _KeyComparison:
 
     def _read_data(self, file: IndexFile) -> bytes:
         """All rows. If there are very many, they are read only if their CRC is right."""
-        handle = self._fs.open(file.path, writable=False)
         size = file.count * KEY_ROW_SIZE
-        try:
+        with closing(self._fs.open(file.path, writable=False)) as handle:
             if file.version != VERSION and size > UNDOUBTED_SIZE:
                 crc = 0
                 for at in range(0, size, PIECE_SIZE):
@@ -294,8 +290,6 @@ class _KeyComparison:
                 if crc != file.crc:
                     size = 0
             return handle.pread(size, HEADER.size)
-        finally:
-            handle.close()
 
     def _report_different(
         self, file: IndexFile, rows: KeyRows, known: NDArray[np.bool_], expected: KeyRows

@@ -14,7 +14,7 @@ from store.errors import CorruptEntryError, StoreError
 from store.io.filesystem import ReadableFileSystem
 from store.log.entry import HEADER_SIZE, Entry
 from store.log.entry_index import ROW, ROW_SIZE, EntryIndexRow
-from store.log.layout import parse_segment_name, segment_start
+from store.log.layout import segment_start
 from store.log.log_reader import (
     NO_LIMIT,
     WINDOW_SIZE,
@@ -26,7 +26,7 @@ from store.log.log_reader import (
     Window,
 )
 from store.verify.files.read_buffers import Buffers
-from store.verify.files.row_files import RowFiles
+from store.verify.files.row_files import RowFiles, list_starts
 from store.verify.findings import FindingKind, FindingLog
 from store.verify.plan.ranges import Border
 from store.verify.state.state_files import StateFiles
@@ -154,13 +154,10 @@ class DamagedLogWalk(LogWalk):
         self._state = state
         self._log = log
         self._rows = RowFiles(fs, f"{directory}/index", ROW_SIZE)
-        commitlog = f"{directory}/commitlog"
-        names = fs.list_directory(commitlog) if fs.exists(commitlog) else []
-        starts = map(parse_segment_name, names)
         self._segments = [
             start
-            for start in starts
-            if start is not None and start % size == 0 and start + size > state.mark.first_position
+            for start in list_starts(fs, f"{directory}/commitlog")
+            if start % size == 0 and start + size > state.mark.first_position
         ]
 
     def _remember(self, entries: Sequence[Entry]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import closing
 
 import msgpack
 
@@ -179,11 +180,8 @@ def check_segment_files(
             expected = f"a name that is a multiple of {size}"
             log.add(FindingKind.SEGMENT, path, 0, expected, start)
         elif start + size > state.mark.first_position:
-            file = fs.open(path, writable=False)
-            try:
+            with closing(fs.open(path, writable=False)) as file:
                 found = file.size()
-            finally:
-                file.close()
             if found > size:
                 expected = f"at most {size} bytes"
                 log.add(FindingKind.SEGMENT, path, size, expected, f"{found} bytes")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from simulator.bugs.planted_bug import Bug, planted
-from simulator.bugs.raft.impostors import BUGS
+from simulator.bugs.raft.impostors import bug as impostors
 from simulator.faults.attacker import CERTIFICATES, FORGERIES
 from simulator.faults.injector import FaultPlan
 from simulator.faults.node_faults import ATTACKER
@@ -36,7 +36,7 @@ def test_attacks_strike_in_the_profile() -> None:
     assert [line for line in lines if "refuses who says it is" in line]
 
 
-@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: str(bug.id))
+@pytest.mark.parametrize("bug", impostors.bugs, ids=lambda bug: str(bug.id))
 def test_a_node_that_believes_an_attacker_breaks_a_promise(bug: Bug) -> None:
     schedule = [
         Action(1.0 + 0.05 * place, "attack", (victim, peer, *action.arguments[2:]))

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from simulator.faults.client_and_clock_faults import CLIENT_PAUSE_SECONDS_MAX
-from simulator.faults.disk_damage import LOG_DIRECTORY
 from simulator.hosts.disks_before_damage import UNDER_WAY_SECONDS
-from simulator.hosts.durable_state import held_entry, holds_entry
+from simulator.hosts.durable_state import LOG_DIRECTORY, held_entry, holds_entry
 from simulator.hosts.host import Host
 from simulator.workload.producer import CONFIG
 from simulator.worlds.cluster import Cluster

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from dledger.raft.raft_state import Role
-from simulator.hosts.host import DIRECTORY, Host
+from simulator.hosts.disk_host import DIRECTORY
+from simulator.hosts.host import Host
 from simulator.worlds.cluster import Cluster
 from store.log.layout import segment_name, segment_start
 from tests.simulator.hosts.test_host import others, restarted, run, serving, settle

@@ -57,7 +57,6 @@ TYPES = {
     "LogReader",
     "MachineState",
     "Manifest",
-    "QueueLength",
     "ReadableFile",
     "ReadableFileSystem",
     "SavedEvidence",

@@ -21,7 +21,7 @@ from simulator.bugs.planted_bug import Patch
 from simulator.engine.disk import SimulatedFileSystem
 from simulator.faults.injector import FaultPlan
 from simulator.hosts.broker_host import BrokerHost
-from simulator.hosts.host import DIRECTORY
+from simulator.hosts.disk_host import DIRECTORY
 from simulator.hosts.observed_host import GroupConfig
 from simulator.invariants import Invariant
 from simulator.invariants.broker.state_proof import StateProofs
