@@ -34,7 +34,8 @@ from store.replica import ReplicaStore
 
 log = logging.getLogger(__name__)
 
-RETRY_SECONDS = 0.5
+FULL_DISK_SECONDS = 2.0
+"""Pace: how long a full disk is left alone. Each try may fetch a whole checkpoint first."""
 LOG_SECONDS = 10.0
 
 
@@ -200,7 +201,7 @@ class SnapshotReceiver:
             return False
         if _is_full(error):
             log.warning("the snapshot install waits: %s", error)
-            self._loop.call_later(RETRY_SECONDS, self._pause)
+            self._loop.call_later(FULL_DISK_SECONDS, self._pause)
         elif isinstance(error, OSError):
             self._lifecycle.fail(FatalDiskError(f"refilling failed: {error}"))
         elif isinstance(error, StoreError) and not isinstance(error, FatalDiskError):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from dledger.node.executor import Executor
@@ -46,17 +46,22 @@ PIECE_SECONDS_MAX = 0.1
 """Seconds. A piece counts for no longer: a longer time is spent on the network, which slows
 nobody."""
 
-PROGRESS_KEPT_SECONDS = 30.0
-"""Seconds after a follower's last question for which retention keeps what it asked for."""
+TURN_SECONDS_MAX = 2.0
+"""Seconds. Who would wait longer for its turn is told to ask again: a peer waits no longer than
+ANSWER_SECONDS for its answer (:mod:`dledger.node.peer_calls`), and this one may be long on its way.
+"""
+
+PROGRESS_KEPT_SECONDS = 60.0
+"""Seconds after a follower's last progress for which retention keeps what it still needs. Two
+followers take turns, and at 1 MiB/s a turn takes up to 16 s."""
 
 
 class _Needed(NamedTuple):
-    """An entry that a peer has yet to fetch, or one before it."""
+    """An entry that a peer has yet to write."""
 
-    entry_index: int
     position: int
     """Where the entry lies, by the entry itself and not by the entry index, whose rows may rot."""
-    asked: float
+    since: float
 
 
 class SnapshotSender:
@@ -98,17 +103,32 @@ class SnapshotSender:
         self._busy = False
         self._serving: dict[str, None] = {}
         self._begun: dict[str, float] = {}  # when the last piece for a peer was begun
+        self._next_index: dict[str, int] = {}  # the entry behind what a peer was given last
         self._needed: dict[str, _Needed] = {}
 
     @property
     def needed_position(self) -> int | None:
-        """From where on snapshot installs in progress have still to fetch the log from here."""
+        """From where on snapshot installs in progress have still to fetch the log from here.
+
+        Only progress counts. A peer may ask for the same entries for ever: its disk is full, or
+        the entry is damaged here, too.
+        """
         since = self._loop.time() - PROGRESS_KEPT_SECONDS
-        needed = [each.position for each in self._needed.values() if each.asked >= since]
+        needed = [each.position for each in self._needed.values() if each.since >= since]
         return min(needed, default=None)
 
-    def _needs(self, peer: str, index: int, position: int) -> None:
-        self._needed[peer] = _Needed(index, position, self._loop.time())
+    def _gave_checkpoint(self, peer: str, first_index: int, first_position: int) -> None:
+        """A whole checkpoint was given, and all entries of the log are to follow."""
+        self._next_index[peer] = first_index
+        before = self._needed.get(peer)
+        if before is None or before.position != first_position:
+            self._needed[peer] = _Needed(first_position, self._loop.time())
+
+    def _gave_entries(self, peer: str, entries: Sequence[Entry]) -> None:
+        first = entries[0]
+        if first.index == self._next_index.get(peer):
+            self._needed[peer] = _Needed(first.position, self._loop.time())
+        self._next_index[peer] = entries[-1].index + 1
 
     def look(self) -> None:
         """Looks for followers that are behind the log, and how busy the node is: twice a second,
@@ -156,15 +176,10 @@ class SnapshotSender:
             self._refuse(peer, request, FetchStatus.EXPIRED)
         elif request.first_index > last_index or not core.serves(peer):
             self._refuse(peer, request, FetchStatus.MISSING)
-        elif peer in self._serving:
+        elif peer in self._serving or self._free_at - self._loop.time() > TURN_SECONDS_MAX:
             self._refuse(peer, request, FetchStatus.BUSY)
         else:
             self._serving[peer] = None
-            before = self._needed.get(peer)
-            if before is None or request.first_index < before.entry_index:
-                self._needs(peer, *store.beginning())
-            else:
-                self._needs(peer, before.entry_index, before.position)
             self._in_turn(peer, lambda: self._read(peer, request, last_index))
 
     def _in_turn(self, peer: str, begin: Callable[[], None]) -> None:
@@ -196,7 +211,7 @@ class SnapshotSender:
             if error is not None:
                 self._not_read(peer, request, error)
             elif entries is not None:
-                self._needs(peer, entries[0].index, entries[0].position)
+                self._gave_entries(peer, entries)
                 self._spend(sum(entry.size for entry in entries))
                 first = store.first_index
                 self._send(
@@ -230,8 +245,6 @@ class SnapshotSender:
         if peer in self._serving:
             return  # a peer has one question open at a time, and asks again if it gets no answer
         self._serving[peer] = None
-        first_index, first_position = store.beginning()
-        self._needs(peer, first_index, first_position)
 
         def done(found: tuple[int, int, bytes] | None, error: BaseException | None) -> None:
             self._serving.pop(peer, None)
@@ -240,6 +253,9 @@ class SnapshotSender:
                 return
             index, size, data = (-1, 0, b"") if found is None else found
             self._spend(len(data))
+            first_index, first_position = store.beginning()
+            if data and request.offset + len(data) == size:
+                self._gave_checkpoint(peer, first_index, first_position)
             answer = CheckpointResponse(
                 request.number, index, first_index, first_position, size, request.offset, data
             )

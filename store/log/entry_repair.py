@@ -144,7 +144,9 @@ def repair_row(log: CommitLog, index: EntryIndex, place: int) -> bool:
 
     Returns whether it had. The header of the entry has everything that the row says. Its place
     follows from the entry before it, to which the chain CRC ties it. The first entry lies where the
-    log begins, and the next entry must follow it.
+    log begins, and the next entry must follow it. But where the entries before it have expired, no
+    chain ties its kind and term: if its row has others, either may have rotted, and a peer's entry
+    decides.
     """
     if not index.first_index <= place < index.flushed_end:
         return False
@@ -160,7 +162,11 @@ def repair_row(log: CommitLog, index: EntryIndex, place: int) -> bool:
     except StoreError:
         return False
     row = EntryIndexRow(entry.kind, entry.position, entry.size, entry.index, entry.term)
-    if row == _row_if_whole(index, place):
+    found = _row_if_whole(index, place)
+    untied = place == index.first_index > 0
+    if found is not None and untied:
+        found = found._replace(magic=row.magic, term=row.term)
+    if row == found:
         return False
     try:
         index.rewrite_row(place, ROW.pack(*row))

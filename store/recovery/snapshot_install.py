@@ -27,7 +27,13 @@ from typing import NamedTuple
 
 import msgpack
 
-from store.errors import CorruptEntryError, DamagedError, StoreError, UnreadableError
+from store.errors import (
+    CorruptEntryError,
+    DamagedError,
+    DiskFullError,
+    StoreError,
+    UnreadableError,
+)
 from store.io.atomic_file import read_checked_file, replace_file
 from store.io.filesystem import FileSystem
 from store.io.two_slot_file import SLOT_COUNT, SLOT_SIZE, TwoSlotFile, decode_slot, encode_slot
@@ -96,7 +102,9 @@ class SnapshotInstall:
         """Drops what was received before, and begins again.
 
         Raises :class:`~store.errors.DamagedError` if the checkpoint is damaged, not the one of the
-        plan, or of a term above ``term_max``, the term of the leader.
+        plan, or of a term above ``term_max``, the term of the leader. Raises
+        :class:`~store.errors.DiskFullError` if the disk has no room for all of the refill. So it
+        does not fetch for hours what cannot be completed.
         """
         refill = f"{directory}/{REFILL_NAME}"
         path = f"{refill}/{CHECKPOINT_NAME}"
@@ -106,6 +114,8 @@ class SnapshotInstall:
         if checkpoint.term > term_max:
             raise DamagedError(path, 16, f"of term {checkpoint.term}, when term {term_max} is led")
         _forget(fs, directory)
+        log_bytes = checkpoint.end_position - plan.first_position
+        _check_room(fs, directory, log_bytes + len(checkpoint_data), min_free_bytes)
         fs.make_directories(f"{refill}/commitlog")
         replace_file(fs, refill, CHECKPOINT_NAME, checkpoint_data)
         replace_file(fs, refill, PLAN_NAME, encode_slot(1, msgpack.packb(plan)))
@@ -173,6 +183,8 @@ class SnapshotInstall:
         end = (self.checkpoint.chain_crc, self.checkpoint.term)
         if index == self.plan.checkpoint_index + 1 and (chain, term) != end:
             raise StoreError(f"the entries do not lead to the checkpoint of {index - 1}")
+        size = sum(entry.size for entry in entries)
+        _check_room(self._fs, self._directory, size, self._log.min_free_bytes)
         self._log.append(entries)
         if self._log.end - self._log.synced_end >= SYNC_BYTES:
             self._log.sync()
@@ -279,6 +291,18 @@ def raise_term(fs: FileSystem, path: str, term: int) -> None:
             vote_file.save(HardState(term, "").pack())
     finally:
         vote_file.close()
+
+
+def _check_room(fs: FileSystem, directory: str, size: int, min_free_bytes: int) -> None:
+    """Raises :class:`~store.errors.DiskFullError` if ``size`` bytes would take what must stay free:
+    the replica's checkpoints need it, and without them it never expires anything of its own log.
+    """
+    free = fs.free_bytes(directory)
+    if free < size + min_free_bytes:
+        raise DiskFullError(
+            f"{directory}: a refill keeps the old log until it is complete, and needs {size} bytes "
+            f"more; {free} bytes are free, and {min_free_bytes} of them must stay free"
+        )
 
 
 def _forget(fs: FileSystem, directory: str) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,6 +13,7 @@ import pytest
 from dledger.node.executor import Executor
 from dledger.node.health_monitor import LOOK_SECONDS
 from dledger.node.lifecycle import Lifecycle
+from dledger.node.peer_calls import ANSWER_SECONDS
 from dledger.node.snapshot_sender import (
     PIECE_BYTES,
     PIECE_SECONDS_MAX,
@@ -238,37 +240,122 @@ def test_a_node_whose_state_is_wrong_gives_no_checkpoint(wrong: str, given: int)
     assert answer.index == given
 
 
-def test_the_log_is_needed_from_where_the_entries_that_were_read_lie() -> None:
-    """Until the first are read, and when the peer goes back, all of the log is needed."""
-    entries = written_log([1] * 9)
-    executor = FakeExecutor()
-    store = SimpleNamespace(
-        first_index=2,
-        last_index=8,
-        beginning=lambda: (2, entries[2].position),
-        read_entries=lambda first, _last, _size: entries[first : first + 2],
-    )
+class Asked:
+    """What one peer asks of a log of nine entries that begins with entry 2, and what is kept."""
+
+    def __init__(self) -> None:
+        self.entries = written_log([1] * 9)
+        self.damaged: set[int] = set()
+        self.loop = VirtualLoop()
+        store = SimpleNamespace(
+            first_index=2,
+            last_index=8,
+            beginning=lambda: (2, self.entries[2].position),
+            read_entries=self._read,
+            read_checkpoint=lambda _index, offset, _size: (8, 2, b"cp"[offset : offset + 1]),
+        )
+        self.snapshot_sender = sender(
+            self.loop, FakeExecutor(), store, lambda _peer, _told: None, commit_index=8
+        )
+
+    def _read(self, first: int, last: int, _size: int) -> list[Any]:
+        if first in self.damaged:
+            raise DamagedError("commitlog/0", first, "body")
+        return self.entries[first : min(first + 2, last + 1)]
+
+    def fetch(self, first: int, last: int = 8) -> int | None:
+        """Which entry retention keeps afterwards, with all behind it."""
+        self.snapshot_sender.fetch("n1", FetchRequest(1, first, last, PIECE_BYTES))
+        return self.needed()
+
+    def checkpoint(self) -> int | None:
+        for offset in (0, 1):
+            self.snapshot_sender.checkpoint("n1", CheckpointRequest(1, 8, offset))
+        return self.needed()
+
+    def needed(self) -> int | None:
+        self.loop.run_until_complete(asyncio.sleep(1))
+        position = self.snapshot_sender.needed_position
+        places = [entry.index for entry in self.entries if entry.position == position]
+        return places[0] if places else None
+
+
+@pytest.fixture
+def asked() -> Iterator[Asked]:
+    made = Asked()
+    yield made
+    made.loop.close()
+
+
+def test_the_log_is_needed_from_the_piece_on_that_a_refill_has_yet_to_write(asked: Asked) -> None:
+    assert asked.needed() is None
+    assert asked.checkpoint() == 2
+    assert asked.fetch(2) == 2
+    assert asked.fetch(4) == 4
+    assert asked.checkpoint() == 2, "it begins again"
+    assert asked.fetch(2) == 2
+    assert asked.fetch(4) == 4
+    asked.loop.run_until_complete(asyncio.sleep(PROGRESS_KEPT_SECONDS))
+    assert asked.needed() is None
+    assert asked.fetch(6) == 6, "it goes on after a long pause"
+
+
+def kept_after(loop: VirtualLoop, ask: Callable[[], int | None]) -> int | None:
+    """What is kept at the end if a peer asks for the same again and again."""
+    kept = None
+    until = loop.time() + 2 * PROGRESS_KEPT_SECONDS
+    while loop.time() < until:
+        kept = ask()
+    return kept
+
+
+def test_who_asks_without_progress_keeps_nothing_for_ever(asked: Asked) -> None:
+    assert asked.checkpoint() == 2
+    assert kept_after(asked.loop, asked.checkpoint) is None, "no room to begin"
+    assert asked.fetch(2) == 2
+    assert asked.fetch(4) == 4
+    assert kept_after(asked.loop, lambda: asked.fetch(4)) is None, "no room for these entries"
+    assert asked.fetch(6) == 6
+    asked.damaged.add(8)
+    assert kept_after(asked.loop, lambda: asked.fetch(8)) is None, "it is damaged here, too"
+
+
+def test_who_repairs_single_entries_keeps_nothing(asked: Asked) -> None:
+    assert kept_after(asked.loop, lambda: asked.fetch(4, 4) or asked.fetch(7, 7)) is None
+
+
+@pytest.mark.parametrize(("mib", "peers"), [(16, 1), (4, 2), (4, 3)])
+def test_no_answer_comes_too_late_however_low_the_rate(mib: int, peers: int) -> None:
+    """Large entries at 1 MiB/s: who asks is answered in time, and everybody gets on."""
     loop = VirtualLoop()
+    store = SimpleNamespace(
+        first_index=0,
+        last_index=0,
+        beginning=lambda: (0, 0),
+        read_entries=lambda *_: [SimpleNamespace(index=0, position=0, size=mib << 20)],
+    )
+    given: Counter[str] = Counter()
+    asked_at: dict[str, float] = {}
+    waited: list[float] = []
 
-    def asked(index: int) -> tuple[int | None, int | None]:
-        """The position while the piece is read, and once it is."""
-        executor.hold()
-        snapshot_sender.fetch("n1", FetchRequest(1, index, 8, PIECE_BYTES))
-        while_read = snapshot_sender.needed_position
-        executor.release()
-        loop.run_until_complete(asyncio.sleep(1))
-        return while_read, snapshot_sender.needed_position
+    def ask(peer: str) -> None:
+        asked_at[peer] = loop.time()
+        snapshot_sender.fetch(peer, FetchRequest(1, 0, 0, PIECE_BYTES))
 
-    def position(index: int) -> int:
-        return entries[index].position
+    def told(peer: str, answer: ServiceMessage) -> None:
+        assert isinstance(answer, FetchResponse)
+        waited.append(loop.time() - asked_at[peer])
+        given[peer] += len(answer.entries)
+        loop.call_later(0.5, ask, peer)
 
-    try:
-        snapshot_sender = sender(loop, executor, store, lambda _peer, _told: None, commit_index=8)
-        assert snapshot_sender.needed_position is None
-        assert asked(4) == (position(2), position(4))
-        assert asked(6) == (position(4), position(6))
-        assert asked(5) == (position(2), position(5))
-        loop.run_until_complete(asyncio.sleep(PROGRESS_KEPT_SECONDS))
-        assert snapshot_sender.needed_position is None
-    finally:
-        loop.close()
+    async def run() -> None:
+        for peer in range(peers):
+            ask(f"n{peer}")
+        await asyncio.sleep(300)
+
+    snapshot_sender = sender(loop, FakeExecutor(loop, seconds=0.001), store, told, rate=1 << 20)
+    loop.run_until_complete(run())
+    loop.close()
+    assert max(waited) < ANSWER_SECONDS / 2
+    assert min(given.values()) > 300 / mib / peers / 2
+    assert sum(given.values()) <= 300 / mib + peers

@@ -44,9 +44,11 @@ def damaged(store: ReplicaStore, max_bytes: int = 150) -> list[int]:
     return sorted(found)
 
 
-def rot(fs: SimulatedFileSystem, store: ReplicaStore, entry: Entry, byte: int) -> None:
+def rot(
+    fs: SimulatedFileSystem, store: ReplicaStore, entry: Entry, byte: int, bit: int = 0
+) -> None:
     start = entry.position - entry.position % store.segment_size
-    fs.flip_bit(f"{DIRECTORY}/commitlog/{start:020d}", entry.position - start + byte)
+    fs.flip_bit(f"{DIRECTORY}/commitlog/{start:020d}", entry.position - start + byte, bit)
 
 
 def test_a_whole_log_has_no_damage() -> None:

@@ -8,12 +8,12 @@ from itertools import count
 import pytest
 
 from simulator.engine.disk import PowerLossError, SimulatedFileSystem
-from store.errors import DamagedError, StoreError
+from store.errors import DamagedError, DiskFullError, StoreError
 from store.log.entry import Entry
 from store.recovery.snapshot_install import InstallPlan, SnapshotInstall
 from store.replica import ReplicaStore
 from store.state.checkpoint import decode_checkpoint, encode_checkpoint
-from tests.store.small_logs import DIRECTORY, Writer, contents, open_store, simulated
+from tests.store.small_logs import CONFIG, DIRECTORY, Writer, contents, open_store, simulated
 
 TERM_MAX = 1 << 62
 FIRST, LAST = 12, 30
@@ -292,3 +292,44 @@ def test_a_refill_knows_whether_there_is_room_for_its_end() -> None:
     assert not refill.may_complete
     fs.capacity += 1 << 20
     assert refill.may_complete
+
+
+RESERVE = 1000
+"""Bytes that the log leaves free for other files."""
+
+
+def test_a_refill_begins_only_if_the_disk_has_room_for_all_of_it() -> None:
+    fs = simulated()
+    behind(fs)
+    store = open_store(fs, replace(CONFIG, min_free_bytes=RESERVE))
+    writer = peer_log()
+    checkpoint = len(encode_checkpoint(writer.checkpoint(LAST)))
+    needed = writer.entries[LAST].end - retained(writer)[0].position + checkpoint
+    fs.capacity = fs.used_bytes() + needed + RESERVE - 1
+    with pytest.raises(DiskFullError, match=f"needs {needed} bytes more; .* must stay free"):
+        begin(store, writer)
+    assert not fs.exists(f"{DIRECTORY}/refill")
+    fs.capacity += 1
+    begin(store, writer).close()
+    store.close()
+
+
+def test_a_refill_leaves_the_reserve_to_the_checkpoints_of_the_replica() -> None:
+    """The disk fills up while the refill is under way."""
+    fs = simulated()
+    behind(fs)
+    store = open_store(fs, replace(CONFIG, min_free_bytes=RESERVE))
+    writer = peer_log()
+    refill = begin(store, writer)
+    entries = writer.entries[refill.next_index : refill.next_index + 2]
+    size = sum(entry.size for entry in entries)
+    fs.capacity = fs.used_bytes() + size + RESERVE - 1
+    first = refill.next_index
+    with pytest.raises(DiskFullError, match="must stay free"):
+        refill.append(entries)
+    assert refill.next_index == first
+    store.save_checkpoint(writer.checkpoint(3))
+    fs.capacity += 1 << 20
+    refill.append(entries)
+    assert refill.next_index == first + 2
+    store.close()
