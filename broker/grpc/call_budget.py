@@ -6,7 +6,7 @@ So what is unread counts, over all connections, and beyond a limit calls are ref
 
 from __future__ import annotations
 
-from broker.limits import GRPC, GrpcLimits
+from broker.limits import CONSUME, GRPC, GrpcLimits
 from dledger.errors import BusyError
 
 
@@ -29,7 +29,7 @@ class CallBudget:
         """
         if self.calls >= self.limits.calls_max:
             raise BusyError(self.calls, self.limits.calls_max, "calls are handled")
-        if is_large and self.unread >= self.limits.unread_max:
+        if is_large and self.unread + CONSUME.pop_bytes_max > self.limits.unread_max:
             raise self._unread_error()
         lease = CallLease(self)
         lease.hold(size)
@@ -37,8 +37,8 @@ class CallBudget:
         return lease
 
     def keep(self, size: int) -> int:
-        """Counts an answer, or a command to a client, of ``size`` bytes. Returns the bytes that
-        count, which the caller takes off :attr:`unread` once the client has read it.
+        """Counts a command to a client, of ``size`` bytes. Returns the bytes that count, which the
+        caller takes off :attr:`unread` once the client has read it.
 
         Raises :class:`~dledger.errors.BusyError`.
         """
@@ -75,8 +75,10 @@ class CallLease:
         self._bytes = size
 
     def answered(self, size: int) -> None:
-        """The answer has ``size`` bytes. Raises :class:`~dledger.errors.BusyError`."""
-        self._unread = self._budget.keep(size)
+        """The answer has ``size`` bytes. It is never refused: the work is done. So what is unread
+        may exceed the limit by the answers of the calls in progress."""
+        self._unread = max(size - self._budget.limits.unread_each, 0)
+        self._budget.unread += self._unread
 
     def end(self, _context: object = None) -> None:
         """The client has read the answer, or is gone. To be called once."""

@@ -41,10 +41,11 @@ class GrpcLimits:
 
     unread_max: int = 256 << 20
     """Bytes of answers, and of commands in streams, that clients have not read, of all connections.
-    Above that a call with a larger answer is refused as busy, and no larger command is sent."""
+    A call whose answer may be large is refused as busy if 8 MiB more would exceed it, and no larger
+    command is sent. An answer is never refused once the work is done."""
 
     unread_each: int = 4 << 10
-    """The part of each answer that is not counted: an answer to a send always fits."""
+    """The part of each answer that is not counted, so that small ones need no counting."""
 
     inflated_size: int = 15 << 20
     """Bytes of a body after decompression, as many as for the largest plain one: an answer with one

@@ -21,7 +21,7 @@ REFUSED_MS = 1000
 NOTIFIED_MS = 100
 """Pace: for so long a message is left to the member that was told of it."""
 
-_Kind: TypeAlias = tuple[int | None, bool, object, object]
+_Kind: TypeAlias = tuple[int | None, bool, object, object, object]
 """Queue, order and filter: if one request of a kind finds no message, no other does."""
 
 
@@ -66,7 +66,8 @@ class HeldReceives:
         if seen != self.events:
             return True
         waiting = self._waiting.setdefault(request.topic, {}).setdefault(request.group, _Waiting())
-        kind = (request.queue, request.fifo, request.filter.codes, request.filter.selector)
+        wanted = request.filter
+        kind = (request.queue, request.fifo, wanted.codes, wanted.selector, wanted.tags)
         woken: asyncio.Future[None] = loop.create_future()
         waiting.kinds.setdefault(kind, {})[woken] = None
         self._counts(request, 1)

@@ -90,10 +90,11 @@ class BrokerCheckpointWork:
                 raise DiskFullError(f"no room for derived files: {error.filename}") from error
             raise
 
-    def finish(self) -> None:
+    def finish(self, *, saved: bool) -> None:
         for flush in self._flushes:
             flush.finish()
-        self._saved()
+        if saved:
+            self._saved()
 
 
 class BrokerStateMachine:

@@ -281,7 +281,7 @@ class Checkpointer:
         self._checkpointing = False
         if error is None:
             try:
-                work.finish()
+                work.finish(saved=bool(saved))
             except OutOfDescriptorsError as lacking:  # the checkpoint is saved all the same
                 log.warning("old files stay until the next checkpoint: %s", lacking)
             except OSError as failed:  # it removes files that no checkpoint needs any more

@@ -29,8 +29,8 @@ class CheckpointWork(Protocol):
     def flush(self) -> None:
         """Makes the derived files durable up to that state. Blocks; runs off the event loop."""
 
-    def finish(self) -> None:
-        """Called on the event loop once the checkpoint is saved."""
+    def finish(self, *, saved: bool) -> None:
+        """Called on the event loop at the end; ``saved``: whether the checkpoint counts."""
 
 
 class StateMachine(Protocol):

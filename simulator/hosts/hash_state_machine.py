@@ -20,7 +20,7 @@ class HashChainCheckpoint:
     def flush(self) -> None:
         """See :class:`dledger.node.state_machine.CheckpointWork`."""
 
-    def finish(self) -> None:
+    def finish(self, *, saved: bool) -> None:
         """See :class:`dledger.node.state_machine.CheckpointWork`."""
 
 

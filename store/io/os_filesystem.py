@@ -146,9 +146,9 @@ class OsFile:
             return False
         if _FALLOCATE(self._fd, 0, ctypes.c_int64(position), ctypes.c_int64(size)) != 0:
             error = ctypes.get_errno()
-            if error in {errno.EOPNOTSUPP, errno.ENOSYS}:
-                return False
-            raise OSError(error, os.strerror(error), self._path)
+            if error in {errno.ENOSPC, errno.EDQUOT, errno.EIO}:
+                raise OSError(error, os.strerror(error), self._path)
+            return False  # not supported, forbidden, or interrupted
         self._changed()
         return True
 

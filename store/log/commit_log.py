@@ -333,7 +333,9 @@ class CommitLog:
         for start in self._opened:
             if start < unsynced:
                 del self._opened[start]
-                self.segments[start].release_file()
+                segment = self.segments.get(start)
+                if segment is not None:  # or a reader opened it as it expired
+                    segment.release_file()
                 return
 
     def _segment_of(self, position: int) -> Segment:
@@ -356,7 +358,7 @@ class CommitLog:
         file = self._fs.open(segment.path)
         try:
             while segment.zeroed_end < wanted and not self._closing:
-                if not self._room.reserved or not segment.allocate(file, wanted):
+                if not self._reserved or not segment.allocate(file, wanted):
                     segment.zero_step(file)
                 self._refused = False
                 if not self._has_free(self._step_size()):
@@ -383,7 +385,12 @@ class CommitLog:
         return [start, start + self.segment_size]
 
     def _step_size(self) -> int:
-        return min(self._room.reserved or ZERO_STEP, self.segment_size)
+        return min(self._reserved or ZERO_STEP, self.segment_size)
+
+    @property
+    def _reserved(self) -> int:
+        """The bytes to reserve at a time. After a full disk the first step is a small one."""
+        return 0 if self._refused else self._room.reserved
 
     def _has_free(self, size: int) -> bool:
         return self._fs.free_bytes(self.directory) >= self.min_free_bytes + size

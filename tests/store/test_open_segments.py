@@ -10,6 +10,7 @@ import pytest
 
 import store.log.commit_log
 from store.io.os_filesystem import OsFile, OsFileSystem
+from store.log.commit_log import CommitLog
 from store.replica import ReplicaStore, StoreConfig
 from tests.store.small_logs import Writer, contents, data_of
 
@@ -70,3 +71,23 @@ def test_a_log_that_is_opened_again_keeps_few_segments_open(
     assert fs.most <= OPEN_MAX + 2  # and the last one, which is written
     replica.close()
     assert open_segments() == 0
+
+
+def test_a_segment_that_a_reader_opens_as_it_expires_is_no_trouble_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store.log.commit_log, "OPEN_SEGMENTS_MAX", 2)
+    log = CommitLog(OsFileSystem(), str(tmp_path), SEGMENT_SIZE, min_free_bytes=0)
+    writer = Writer(SEGMENT_SIZE)
+    for _ in range(9):
+        log.append(writer.make_many(6))
+        log.sync()
+    oldest = log.segments[0]
+    log.expire(SEGMENT_SIZE)
+    file = OsFileSystem().open(log.segments[SEGMENT_SIZE].path)
+    monkeypatch.setattr(oldest, "_file", file)  # the reader's, opened before the removal
+    log._opened = {0: None, **log._opened}
+    for start in list(log.segments):
+        assert log.opened(start) is not None
+    assert 0 not in log._opened
+    log.close()

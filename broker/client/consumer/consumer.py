@@ -321,10 +321,10 @@ class Consumer:
 
     async def _begin_again(self, offsets: Mapping[MessageQueue, int]) -> None:
         for queue, offset in offsets.items():
-            self._offsets.reset(queue, offset)  # also of another member's queue: it may come back
             fetcher = self._fetchers.get(queue)
+            self._offsets.reset(queue, offset, owned=fetcher is not None)
             if fetcher is None:
-                continue
+                continue  # another member's queue, which may come back
             await self._stop(fetcher)
             if self._fetchers.get(queue) is fetcher:
                 self._fetch(queue, wait_seconds=0.0, start_at=offset)

@@ -42,9 +42,12 @@ class OffsetStore:
         """The program moves the queue, also back before acknowledged messages."""
         self._acknowledged[queue] = next_offset
 
-    def reset(self, queue: MessageQueue, next_offset: int) -> None:
-        """An operator moves the queue, also behind unacknowledged messages."""
+    def reset(self, queue: MessageQueue, next_offset: int, *, owned: bool) -> None:
+        """An operator moves the queue, also behind unacknowledged messages. If it is not ``owned``,
+        its owner commits what it consumes from there: this consumer commits nothing."""
         self._acknowledged[queue] = self._handed_out[queue] = next_offset
+        if not owned:
+            self._committed[queue] = next_offset
 
     def hand_out(self, queue: MessageQueue, next_offset: int) -> None:
         """Messages before ``next_offset`` were handed out, and may be acknowledged."""

@@ -143,15 +143,14 @@ async def test_beyond_what_is_unread_large_answers_are_refused_and_sends_are_not
 ) -> None:
     await stored(service, LARGE)
     port, budget = Port(service), service.service.dispatcher.budget
-    budget.limits = replace(GRPC, unread_max=2 * len(LARGE))
+    limit = CONSUME.pop_bytes_max + 3 * len(LARGE) // 2
+    budget.limits = replace(GRPC, unread_max=limit)
     contexts = [(await port.stream("PullMessage", pulling()))[1] for _ in range(2)]
     (refused,), context = await port.stream("PullMessage", pulling())
     contexts.append(context)
     status = pb.PullMessageResponse.FromString(refused).status
     assert status.code == Code.TOO_MANY_REQUESTS
-    assert status.message.endswith(
-        f"bytes of answers are not read yet, the limit is {2 * len(LARGE)}"
-    )
+    assert status.message.endswith(f"bytes of answers are not read yet, the limit is {limit}")
     assert service.service.dispatcher.refusals["busy"] == 1
     for number in range(3):
         code, context = await port.send(message(message_id=f"{number:010}"))

@@ -126,7 +126,7 @@ class Log:
         """As a checkpoint does it."""
         work = self.machine.begin_checkpoint()
         work.flush()
-        work.finish()
+        work.finish(saved=True)
         self.saved = work.state
 
     def opened_again(self) -> BrokerStateMachine:

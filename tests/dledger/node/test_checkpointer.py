@@ -55,7 +55,7 @@ async def test_the_keeper_of_a_busy_node_looks_around_five_times_a_second(member
 async def test_a_checkpoint_is_saved_though_what_it_gives_up_cannot_be_removed_now(
     member: Member, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def finish(_work: HashChainCheckpoint) -> None:
+    def finish(_work: HashChainCheckpoint, *, saved: bool) -> None:
         raise OutOfDescriptorsError("consumequeue/orders/0 cannot be opened now")
 
     monkeypatch.setattr(HashChainCheckpoint, "finish", finish)
@@ -70,9 +70,11 @@ async def test_a_checkpoint_is_saved_though_what_it_gives_up_cannot_be_removed_n
 
 
 async def test_no_checkpoint_is_saved_of_a_state_that_was_found_wrong_meanwhile(
-    member: Member,
+    member: Member, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those that are kept are just being chosen then."""
+    """Those that are kept are just being chosen then. Nothing that they need is removed."""
+    ended: list[bool] = []
+    monkeypatch.setattr(HashChainCheckpoint, "finish", lambda _work, *, saved: ended.append(saved))
     member.propose()
     await asyncio.sleep(1)
     member.log.hold()
@@ -81,4 +83,5 @@ async def test_no_checkpoint_is_saved_of_a_state_that_was_found_wrong_meanwhile(
     member.log.release()
     await asyncio.sleep(1)
     assert member.node.store.checkpoints.indexes == []
+    assert ended == [False]
     member.node.state_divergence.wrong = ""

@@ -72,6 +72,28 @@ async def test_a_reset_counts_for_a_queue_that_comes_back_from_another_member(
     await cluster.close()
 
 
+async def test_who_does_not_own_a_queue_commits_no_offset_of_its_reset(
+    loop: NetworkedLoop,
+) -> None:
+    """It would be that of the operator, and the owner may have gone on since."""
+    cluster, broker = await start(loop, queues=2)
+    async with new_consumer(number=1) as first:
+        for queue_id in range(2):
+            broker.store(TOPIC, queue_id, b"a", b"b")
+        await take(first, 4)
+        async with new_consumer(number=2) as second:
+            await asyncio.sleep(5)
+            (theirs,) = second.queues
+            broker.reset_group("G", TOPIC, theirs.queue_id, 1)
+            assert await take(second, 1) == [b"b"]
+        assert broker.group.offsets["G", TOPIC, theirs.queue_id] == 2
+        await asyncio.sleep(20)
+        assert len(first.queues) == 2
+        assert broker.group.offsets["G", TOPIC, theirs.queue_id] == 2
+        await gets_nothing(first, 1.0)
+    await cluster.close()
+
+
 async def test_batches_from_before_a_reset_are_handed_out_no_more(loop: NetworkedLoop) -> None:
     """Nor while the fetcher of the queue still ends."""
     cluster, broker = await start(loop, queues=1)
