@@ -339,7 +339,8 @@ class Host(DiskHost):
 
     def _failed(self, error: BaseException, *, starts: bool = False) -> None:
         """The process ends by itself: to open its data again, or after a disk error. A full disk
-        may only keep it from a start."""
+        may keep it from a start. It may stop it only if there was room when entries were proposed,
+        and none when they were written: they are sent already."""
         self.note(f"stops: {error}")
         self.node = None
         if isinstance(error, ReopenError):
@@ -349,7 +350,9 @@ class Host(DiskHost):
                 else "state taken again"
             )
             return
-        full = starts and self._disk_filled and isinstance(error, DiskFullError | FatalDiskError)
+        full = self._disk_filled and (
+            isinstance(error, DiskFullError) or (starts and isinstance(error, FatalDiskError))
+        )
         broken = self._disk_failed
         damaged = (self.damaged or bool(self.damaged_parts)) and isinstance(error, StoreError)
         if isinstance(error, InvariantError) or not (full or broken or damaged):
@@ -357,9 +360,7 @@ class Host(DiskHost):
         if damaged:
             self.coverage_mark("damage kept a node from running")
         else:
-            self.coverage_mark(
-                "disk full kept a node from running" if full else "disk error stopped a node"
-            )
+            self.coverage_mark("disk full stopped a node" if full else "disk error stopped a node")
 
     def _died(self) -> None:
         self.coverage_mark(f"{self._ending.value} within a file call")
