@@ -39,7 +39,10 @@ def test_one_flipped_bit_is_found_and_its_replica_named(stopped: RunningCluster)
 
     done = stopped.dledger("verify", str(stopped.directory), code=1)
 
-    *findings, n0, n1, n2, _between = done.stdout.splitlines()
+    # Behind them is what was found between the replicas. A new leader may have added an entry while
+    # the others stopped; then it is said that its state was not compared.
+    told = [line for line in done.stdout.splitlines() if line.startswith("broker-a/")]
+    *findings, n0, n1, n2 = told
     assert all(finding.startswith("broker-a/n1: ") for finding in findings)
     assert any(str(segment) in finding for finding in findings)
     assert n0.endswith("nothing found")
