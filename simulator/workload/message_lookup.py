@@ -107,9 +107,7 @@ class MessageLookupClient(StoppableClient):
                 (decode_record(body, start), bytes(body[start:end]))
                 for start, end in record_bounds(body)
             ]
-            indexed = min(
-                indexed, self._known.indexed(address)
-            )  # the applied index of the process that answered
+            indexed = min(indexed, self._known.indexed(address))  # by the process that answered
             self._known.found_by_key(record.topic, key, indexed, found)
             mark = "message found by key" if found else "nothing found by key"
             connections.host.coverage_mark(mark)
@@ -119,6 +117,7 @@ class MessageLookupClient(StoppableClient):
         applied = self._known.applied(address)
         ext = {"offset": str(position)}
         answer = await connections.ask(address, BY_POSITION, ext)
+        applied = min(applied, self._known.applied(address))  # by the process that answered
         if answer.code == SUCCESS:
             self._known.found_at(position, applied, bytes(answer.body))
             connections.host.coverage_mark("message found by position")
@@ -136,6 +135,7 @@ class MessageLookupClient(StoppableClient):
             "boundaryType": "lower",
         }
         answer = await connections.ask(address, BY_TIME, ext)
+        applied = min(applied, self._known.applied(address))
         if answer.code == SUCCESS:
             offset = ext_int(answer, "offset")
             self._known.found_by_time(record.topic, record.queue_id, time_ms, applied, offset)
