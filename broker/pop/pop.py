@@ -166,7 +166,7 @@ class Pop:
         except asyncio.CancelledError:
             self.held.wake(request.topic, request.group)
             raise
-        except BaseException:
+        except BaseException:  # raised again: whatever refused this look, the next one waits
             self.held.refused(request.topic, request.group)
             raise
         if messages:
