@@ -7,7 +7,7 @@
     <directory>/state/vote                  term and vote
     <directory>/state/mark                  up to where the log is known to be durable
     <directory>/state/held                  replication evidence: what other disks hold
-    <directory>/state/checkpoint-<index>    the newest two checkpoints
+    <directory>/state/checkpoint-<index>    the newest two checkpoints, and what peers fetch
     <directory>/commitlog/<position>        segments of the log
     <directory>/index/<byte>                files of the entry index
 
@@ -223,7 +223,7 @@ class ReplicaStore(ReplicaReads):
     def expire(self, position: int) -> None:
         """Removes the segments that lie wholly below ``position``, and their index rows.
 
-        What the older of the two checkpoints needs for recovery stays. Raises
+        What the oldest checkpoint needs for recovery stays. Raises
         :class:`~store.errors.DamagedError`, and removes nothing, if no row of the entry index says
         which entry begins there.
         """

@@ -12,7 +12,9 @@
                 then, if the log says who the members are, their configuration as binary
 
 A checkpoint is written under a temporary name and then renamed. The newest two are kept. If the
-newest is damaged at rest, recovery starts from the one before and reads more of the log.
+newest is damaged at rest, recovery starts from the one before and reads more of the log. A
+checkpoint that a peer is fetching is kept until the peer has it: else a large one would never
+arrive.
 """
 
 from __future__ import annotations
@@ -114,6 +116,7 @@ class Checkpoints:
         self._fs = fs
         self._directory = directory
         self._kept: dict[int, Checkpoint] = {}
+        self._fetched: set[int] = set()  # of which a piece was read since the last save
         self._corrupt: list[str] = []
         self.damage: list[DamagedError] = []
 
@@ -152,8 +155,9 @@ class Checkpoints:
         return self._kept[max(self._kept)] if self._kept else None
 
     def save(self, checkpoint: Checkpoint, *, alone: bool = False) -> None:
-        """Durably adds the newest checkpoint, then removes all but the newest two whole ones; or
-        adds one that stands ``alone``, and removes all others."""
+        """Durably adds the newest checkpoint, then removes all but the newest two whole ones and
+        those of which a piece was read since the last save; or adds one that stands ``alone``, and
+        removes all others."""
         path = self._path(checkpoint.index)
         name = path.rpartition("/")[2]
         try:
@@ -164,9 +168,11 @@ class Checkpoints:
         self._keep(checkpoint)
         if alone:
             self._remove([index for index in self._kept if index != checkpoint.index])
+        fetched, self._fetched = self._fetched, set()
         for index in sorted(self._kept)[:-CHECKPOINTS_KEPT]:
-            del self._kept[index]
-            self._fs.remove(self._path(index))
+            if index not in fetched:
+                del self._kept[index]
+                self._fs.remove(self._path(index))
         for corrupt in self._corrupt:
             if corrupt != path:  # else the new one stands in its place
                 self._discard(corrupt)
@@ -188,20 +194,22 @@ class Checkpoints:
             self._fs.sync_directory(self._directory)
 
     def read_piece(self, index: int, offset: int, size: int) -> tuple[int, int, bytes]:
-        """A piece of the file of the newest checkpoint: its index, the file's size, the bytes.
+        """A piece of the file of a checkpoint: its index, the file's size, the bytes.
 
-        Any thread. The index is -1 if there is none, or ``index`` is not -1 and not the newest.
-        Raises :class:`~store.errors.DamagedError` if the disk cannot read it.
+        Any thread. An ``index`` of -1 asks for the newest. The index returned is -1 if there is
+        none, or no such one any more. Raises :class:`~store.errors.DamagedError` if the disk cannot
+        read it.
         """
-        newest = self.newest
-        if newest is None or index not in (-1, newest.index):
+        checkpoint = self.newest if index == -1 else self._kept.get(index)
+        if checkpoint is None:
             return -1, 0, b""
+        self._fetched.add(checkpoint.index)
         try:
-            file = self._fs.open(self._path(newest.index), writable=False)
+            file = self._fs.open(self._path(checkpoint.index), writable=False)
         except FileNotFoundError:
-            return -1, 0, b""  # two newer ones were saved meanwhile
+            return -1, 0, b""  # newer ones were saved meanwhile
         try:
-            return newest.index, file.size(), file.pread(size, offset)
+            return checkpoint.index, file.size(), file.pread(size, offset)
         except OSError as error:
             if error.errno not in UNREADABLE:
                 raise
