@@ -26,6 +26,7 @@ from dledger.node.peer_links import PeerLinks
 from dledger.node.snapshot_receiver import SnapshotReceiver
 from dledger.node.snapshot_sender import SnapshotSender
 from dledger.node.state_divergence import StateDivergence
+from dledger.raft.configuration import Configuration
 from dledger.raft.core import Raft
 from dledger.raft.messages import AppendRequest
 from dledger.raft.ready import NOTHING, Write
@@ -94,7 +95,9 @@ class CoreDriver:
         self._has_room = has_room
         self._state_divergence = state_divergence
         self._calls = calls
-        self._members_from = -1  # the entry from which the transport knows the members
+        # What the transport knows: in a new group, what the settings say.
+        found = core.configurations
+        self._members: Configuration | None = found.current if found.index < 0 else None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
 
@@ -201,7 +204,7 @@ class CoreDriver:
                 self._snapshot_sender.read_for_append(read)
             if ready.write is not None:
                 self._writer.add(ready.write)
-        if core.configurations.index != self._members_from:
+        if core.configurations.current is not self._members:
             self._members_changed()
         if self._applier.applied_index < core.raft_log.commit_index:
             self._applier.apply_after(ready)
@@ -215,8 +218,7 @@ class CoreDriver:
             self._arm_timer(deadline)
 
     def _members_changed(self) -> None:
-        self._members_from = self.core.configurations.index
-        found = self.core.configuration
+        self._members = found = self.core.configuration
         addresses = {node: address.peer for node, address in found.addresses.items()}
         self._transport.set_peers(found.members, addresses)
 

@@ -186,7 +186,7 @@ class HealthMonitor:
 
     def hand_over(self) -> None:
         """Begins to hand over to somebody who could lead, if there is one."""
-        others = [peer for peer in self._core.peers if self._could_lead(peer)]
+        others = [peer for peer in self._core.other_voters if self._could_lead(peer)]
         if others:
             self._hand_over(others)
 
@@ -284,7 +284,7 @@ class HealthMonitor:
             self._send(peer, report)
 
     def _give_way(self) -> None:
-        """A leader that has been unhealthy for a while steps down, if another member could lead."""
+        """A leader that has been unhealthy for a while steps down, if another voter could lead."""
         core, now, report = self._core, self._loop.time(), self.report
         if report.healthy or not core.leads:
             self._yield_at = now + LASTING_SECONDS
@@ -292,7 +292,7 @@ class HealthMonitor:
             return
         if now < self._yield_at:
             return
-        others = [peer for peer in core.peers if self._could_lead(peer)]
+        others = [peer for peer in core.other_voters if self._could_lead(peer)]
         if not others:
             return
         why = {"node": core.node, "reason": report.unhealthy_reason}

@@ -79,13 +79,19 @@ class MemberRemoval:
 
     def received(self, sender: str, notice: RemovedNotice, now: float) -> None:
         """A peer says that the entry of that index removed this node."""
+        if self._core.configuration.votes(sender):
+            self._told[sender] = notice.index
+            self.look(now)
+
+    def look(self, now: float) -> None:
+        """Believes what peers have said once no leader is heard. They say it just after the last
+        heartbeat, and not again while the link stands; so this looks again, twice a second."""
         core = self._core
         raft_state, found = core.raft_state, core.configuration
-        if raft_state.removed or raft_state.is_led(now) or not found.votes(core.node):
+        if raft_state.removed or not self._told or not found.votes(core.node):
             return
-        if not found.votes(sender):
+        if raft_state.is_led(now):
             return
-        self._told[sender] = notice.index
         for voters in found.quorums:
             others = [name for name in voters if name != core.node]
             told = [name for name in others if self._told.get(name, -1) > core.commit_index]
@@ -97,7 +103,7 @@ class MemberRemoval:
             "asks for votes more and more seldom; its process may be stopped",
             core.node,
             ", ".join(sorted(self._told)),
-            notice.index,
+            max(self._told.values()),
         )
         self._told.clear()
         self.on_change()

@@ -41,16 +41,19 @@ class Membership:
     def add_learner(self, node: str, address: MemberAddress, done: Done) -> None:
         """``done(None)`` when the learner is one. Raises :class:`~dledger.errors.ProposeError`
         if nothing was begun, as the others here do."""
+        self._check_free()
         index = self._core.add_learner(node, address, self._loop.time())
         self._begun(index, lambda found: node in found.learners, done)
 
     def promote(self, node: str, done: Done) -> None:
         """``done(None)`` when the learner is a voter."""
+        self._check_free()
         index = self._core.promote(node, self._loop.time())
         self._begun(index, lambda found: node in found.voters, done)
 
     def remove(self, node: str, done: Done) -> None:
         """``done(None)`` when the node is no member any more."""
+        self._check_free()
         index = self._core.remove(node, self._loop.time())
         self._begun(index, lambda found: node not in found.members, done)
 
@@ -60,6 +63,11 @@ class Membership:
         self._core.transfer_leadership(target, self._loop.time())
         self._transfer = (target, done)
         self._advance()
+
+    def _check_free(self) -> None:
+        """The last change may be committed, and not be applied and answered yet."""
+        if self._change is not None:
+            raise ChangeRefusedError("another change of the members is under way")
 
     def _begun(self, index: int, holds: Callable[[Configuration], bool], done: Done) -> None:
         self._change = (index, self._core.term, holds, done)

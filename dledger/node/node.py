@@ -351,6 +351,7 @@ class Node:
     def _look(self) -> None:
         self.snapshot_receiver.check_vote_floor()
         self.snapshot_sender.look()
+        self.removal.look(self._loop.time())
 
     def _configured(self, index: int) -> None:
         self.membership.applied(index)

@@ -113,7 +113,7 @@ class StateDivergence:
 
     def cannot_follow(self, index: int, why: str) -> None:
         """The entry cannot be applied, and no peer has repaired what it needs."""
-        if self.wrong or not self._core.peers:
+        if self.wrong or not self._core.other_voters:
             return
         self.wrong, self.unrepaired = f"entry {index} cannot be applied: {why}", True
         log.critical(

@@ -19,6 +19,7 @@ from dledger.config import RaftConfig
 from dledger.errors import ChangeRefusedError
 from dledger.raft.configuration import (
     LOST_INCARNATION,
+    MEMBERS_MAX,
     NO_INCARNATION,
     Configuration,
     MemberAddress,
@@ -74,6 +75,8 @@ class ConfigurationChanger:
         found = self.changeable()
         if found.votes(node):
             raise ChangeRefusedError(f"{node} is a voter already")
+        if len({*found.members, node}) > MEMBERS_MAX:
+            raise ChangeRefusedError(f"a group has at most {MEMBERS_MAX} members")
         # Nothing is known of a node that was removed a moment ago: it may be on another disk.
         self._replicator.set_peers(self._quorum_tracker.peers(), self._connected, now)
         return self._change(found.with_learner(node, address), now)

@@ -57,7 +57,8 @@ class Elections:
 
     def due(self, now: float) -> None:
         """No leader was heard for an election timeout."""
-        willing = self._health.campaigns(self._peers())
+        found = self._configurations.current
+        willing = self._health.campaigns(filter(found.votes, self._peers()))
         if willing and self.may_campaign and self._raft_state.term < TERM_MAX:
             if self._raft_state.removed:
                 self._raft_state.back_off_elections()

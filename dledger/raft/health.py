@@ -67,16 +67,16 @@ class MemberHealth:
         """Whether nothing of the member's log is damaged, as far as it has told."""
         return member not in self._damaged
 
-    def campaigns(self, peers: Iterable[str]) -> bool:
-        """Whether this node, among those peers, asks for votes.
+    def campaigns(self, other_voters: Iterable[str]) -> bool:
+        """Whether this node asks for votes.
 
-        One with damaged entries does where all others have some as well: then a leader is worth
-        more than none.
+        One with damaged entries does where all other voters have some as well: then a leader is
+        worth more than none.
         """
         own = self.own
         if not (own.holds_confirmed and own.prompt and own.agrees):
             return False
-        return own.intact or not any(map(self.is_intact, peers))
+        return own.intact or not any(map(self.is_intact, other_voters))
 
 
 def _note(members: set[str], member: str, *, holds: bool) -> None:

@@ -202,7 +202,7 @@ class LeaderState:
 
     def durable(self, now: float) -> None:
         """The leader's own log became durable further on."""
-        self.advance_commit(now)
+        self._moved(now)
 
     def accepted(self, sender: str, answer: AppendAccepted, now: float) -> None:
         """Raises :class:`PeerError` for entries that do not exist."""

@@ -155,7 +155,7 @@ class RaftView:
     @property
     def campaigns(self) -> bool:
         """Whether the health of the members lets it ask for votes."""
-        return self._health.campaigns(self.peers)
+        return self._health.campaigns(self.other_voters)
 
     @property
     def leads(self) -> bool:
@@ -173,6 +173,11 @@ class RaftView:
     def peers(self) -> tuple[str, ...]:
         """All members but this node."""
         return tuple(name for name in self.configuration.members if name != self.node)
+
+    @property
+    def other_voters(self) -> tuple[str, ...]:
+        """Who could lead in the place of this node: learners could not."""
+        return tuple(filter(self.configuration.votes, self.peers))
 
     def serves(self, node: str) -> bool:
         """Whether that node may get the log: a member by this node's log, or one whose removal is

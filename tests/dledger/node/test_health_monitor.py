@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TypeVar
 
+from dledger.errors import ProposeError
+from dledger.raft.configuration import MemberAddress
 from dledger.raft.messages import (
     Heartbeat,
 )
@@ -154,6 +156,21 @@ async def test_a_leader_without_room_leads_on_where_nobody_else_has_any(member: 
     await asyncio.sleep(15)
     assert member.peers.ordered == []
     assert member.leads
+
+
+async def test_a_learner_with_room_is_no_reason_to_give_up_the_leadership(member: Member) -> None:
+    added: list[ProposeError | None] = []
+    member.node.driver.on_peer_connected("n3")
+    member.node.membership.add_learner("n3", MemberAddress("h:1", "h:2", "h:3"), added.append)
+    await asyncio.sleep(1)
+    assert added == [None]
+    for peer in ("n1", "n2"):
+        member.peers.reports[peer] = HealthReport(room=False, prompt=True, whole=True)
+    member.peers.reports["n3"] = FIT
+    member.fs.capacity = member.fs.used_bytes() + 10
+    for _ in range(150):
+        await asyncio.sleep(0.1)
+        assert member.leads
 
 
 async def test_a_disk_with_room_again_is_seen_without_a_restart(member: Member) -> None:

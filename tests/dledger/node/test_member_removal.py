@@ -105,7 +105,21 @@ async def test_while_a_leader_is_heard_nobody_else_is_believed(member: Member) -
     member.node.driver.on_message("n1", Heartbeat(1, -1))
     for peer in ("n1", "n2"):
         member.node.driver.on_message(peer, RemovedNotice(REMOVED_AT))
-    assert member.node.removal.is_member
+    for _ in range(20):
+        assert member.node.removal.is_member
+        await asyncio.sleep(0.1)
+        member.node.driver.on_message("n1", Heartbeat(1, -1))
+
+
+async def test_what_was_said_while_a_leader_was_heard_is_believed_after_it(member: Member) -> None:
+    """Who is removed while it is reached hears it just after the last heartbeat, and only then."""
+    member.node.driver.on_message("n1", Heartbeat(1, -1))
+    for peer in ("n1", "n2"):
+        member.node.driver.on_message(peer, RemovedNotice(REMOVED_AT))
+    await asyncio.sleep(5)
+    assert not member.node.removal.is_member
+    await asyncio.sleep(100)
+    assert await asked_in(member, 1000) < 2 * 1000 / 35
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from dledger.config import RaftConfig
-from dledger.raft.configuration import Configuration, Configurations
+from dledger.raft.configuration import Configuration, Configurations, MemberAddress
 from dledger.raft.core import Raft
 from dledger.raft.entry_cache import EntryCache
 from dledger.raft.health import HEALTHY, UNHEALTHY_DELAY_FACTOR, OwnHealth
@@ -18,11 +18,14 @@ LATE = 100.0
 """Seconds after which every election timeout has passed."""
 
 
-def core(health: OwnHealth = HEALTHY) -> Raft:
+VOTERS = Configuration(("n0", "n1", "n2"))
+
+
+def core(health: OwnHealth = HEALTHY, members: Configuration = VOTERS) -> Raft:
     """n0 of three, whose peers are reached."""
     made = Raft(
         node="n0",
-        configurations=Configurations(Configuration(("n0", "n1", "n2"))),
+        configurations=Configurations(members),
         log=EntryCache(),
         segment_size=1 << 20,
         rng=Random(1),
@@ -85,6 +88,16 @@ def test_a_damaged_node_campaigns_while_all_others_say_that_they_are_damaged() -
     assert node.campaigns
     node.health_unknown("n2")
     assert not node.campaigns
+
+
+def test_a_learner_that_is_whole_keeps_no_damaged_voter_from_campaigning() -> None:
+    learner = MemberAddress("h:1", "h:2", "h:3")
+    node = core(OwnHealth(intact=False), VOTERS.with_learner("n3", learner))
+    for voter in ("n1", "n2"):
+        assert not node.campaigns
+        node.health_reported(voter, healthy=False, intact=False)
+    assert node.campaigns
+    assert campaigns(node)
 
 
 def test_what_contradicts_the_group_campaigns_not_even_then() -> None:
