@@ -61,9 +61,10 @@ class Clients:
         self._closing: set[asyncio.Task[None]] = set()
 
     def security(self, visitor: Visitor) -> ClientSecurity:
-        """The credentials for requests on behalf of the visitor: only the visitor's own keys."""
+        """The credentials for requests on behalf of the visitor: only the visitor's own keys. The
+        address of this node gives rights only to who has them by their own address."""
         own = client_security(self._context.config.security)
-        return replace(own, credentials=visitor.credentials)
+        return replace(own, credentials=visitor.credentials, on_behalf=not visitor.is_trusted)
 
     def admin(self, security: ClientSecurity) -> AdminClient:
         client = self._clients.pop(security, None)

@@ -287,6 +287,28 @@ async def test_nobody_makes_accounts_by_forwarding_from_an_address_of_the_white_
         await admin.close()
 
 
+async def test_a_server_that_asks_for_others_gives_them_nothing_by_its_address(
+    broker: SingleBroker,
+) -> None:
+    """The console asks so, and its node may have an address of the white list."""
+
+    await broker.create_topic("orders")
+    await put_account(broker, "writer-123", secretKey="writer-secret", topicPerms="orders=PUB")
+    change = RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG
+    assert (await broker.ask(change, {"globalWhiteAddrs": "10.0.0.*"})).code == 0
+    delete, ext = RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "orders"}
+    wrong = Credentials("writer-123", "other-secret")
+    for keys in (None, wrong, Credentials("writer-123", "writer-secret")):
+        client = RemotingClient(broker.loop, security=ClientSecurity(keys, on_behalf=True))
+        sent = await ask(client, RequestCode.SEND_MESSAGE_V2, send_ext("orders", 0), b"x")
+        assert denied(sent) is (keys is None or keys is wrong)
+        assert denied(await ask(client, delete, ext)), keys
+        await client.close()
+    listed = RemotingClient(broker.loop)
+    assert (await ask(listed, delete, ext)).code == 0
+    await listed.close()
+
+
 async def test_the_servers_of_the_cluster_are_trusted_and_others_are_not(
     broker: SingleBroker,
 ) -> None:
