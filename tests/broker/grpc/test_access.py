@@ -173,6 +173,20 @@ async def test_who_takes_over_the_id_of_a_client_that_has_gone_gets_nothing_of_i
         await second
 
 
+async def test_an_ipv6_address_in_the_white_list_counts(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
+    async with running_broker(loop, tmp_path, **guarded()) as broker, service_of(broker) as service:
+        change = RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG
+        assert (await broker.ask(change, {"globalWhiteAddrs": "fd00::7"})).code == 0
+        for client, code in (("[fd00::7]:4711", Code.OK), ("[fd00::8]:4711", Code.UNAUTHORIZED)):
+            call = Call("NotifyClientTermination", METADATA, client)
+            body = pb.NotifyClientTerminationRequest().SerializeToString()
+            (answer,) = await service.service.dispatcher.serve(call, body)
+            told = pb.NotifyClientTerminationResponse.FromString(answer)
+            assert told.status.code == code, client
+
+
 @pytest.mark.parametrize("by", ["heartbeat", "new leader"])
 async def test_who_loses_a_permission_is_no_longer_what_its_settings_say(
     loop: NetworkedLoop, tmp_path: Path, by: str
