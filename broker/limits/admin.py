@@ -64,7 +64,7 @@ class MetricLimits:
     limit are summed in one, whose labels are ``(other)``."""
 
     topics_max: int = 1_000
-    """Topics with their own series."""
+    """Topics with their own series, and groups with one of their dead letters."""
 
     topic_groups_max: int = 2_000
     """Pairs of a topic and a group with their own series."""
