@@ -90,8 +90,8 @@ class ConsoleLimits:
     """Changes in progress, and ended ones whose result is kept. Above that a change is refused."""
 
     visitors_max: int = 16
-    """Accounts whose connections to other nodes are kept; the least recently used ones are
-    closed."""
+    """Accounts whose connections to other nodes are kept. Above that those are closed that are not
+    in use, the least recently used ones first."""
 
     page_bytes_max: int = 16 << 20
     """Bytes of the bodies that one page reads into this node's memory."""
