@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from broker.config.node_config import NAME
+from broker.config.node_config import HOST_WITHOUT_PORT, NAME
 from broker.config.security_config import OFF, SECURITY_OFF, SECURITY_SETTINGS, SecurityConfig
 from broker.config.setting import Allowed, between, one_of, section, setting
 from broker.system.log_lines import FORMATS, LEVELS
@@ -43,6 +43,11 @@ class NameServerConfig:
         "The port of /metrics, /livez and /readyz; 0: any; omitted: no HTTP.",
         allowed=between(0, 65535),
         kind=int,
+    )
+    http_hosts: tuple[str, ...] = setting(
+        (),
+        "Host names to which HTTP answers, besides localhost, `host` and its own addresses.",
+        allowed=HOST_WITHOUT_PORT,
     )
     log_level: str = setting(
         "info", "The lowest level that is logged.", allowed=one_of(*LEVELS), reload=True

@@ -42,6 +42,7 @@ FLUSH_MODES = ("sync", "async")
 NODE_NAME = re.compile(r"n(0|[1-9][0-9]{0,3})")
 GROUP_NAME = re.compile(r"[A-Za-z0-9_-]{1,127}")
 NAME = matching(GROUP_NAME, "letters, digits, - and _, up to 127")
+HOST_WITHOUT_PORT = matching(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,252}", "a name without a port")
 MESSAGE_SIZE_MAX = 15 << 20
 """Setting: a frame of the remoting protocol has 16 MiB, with header and properties."""
 
@@ -245,7 +246,7 @@ class NodeConfig:
     http_hosts: tuple[str, ...] = setting(
         (),
         "Host names to which HTTP answers, besides localhost and the addresses of this node.",
-        allowed=matching(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,252}", "a name without a port"),
+        allowed=HOST_WITHOUT_PORT,
     )
     snapshot_dirs: tuple[str, ...] = setting(
         (),

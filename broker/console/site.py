@@ -145,9 +145,9 @@ class Site:
     @asynccontextmanager
     async def _visit(self, visitor: Visitor, query: Mapping[str, str]) -> AsyncIterator[Visit]:
         security = self._clients.security(visitor)
-        admin = self._clients.admin(security)
-        async with self._cluster.view(visitor.authorization) as view:
-            yield Visit(visitor, self._context, view, admin, security, dict(query))
+        with self._clients.admin(security) as admin:
+            async with self._cluster.view(visitor.authorization) as view:
+                yield Visit(visitor, self._context, view, admin, security, dict(query))
 
     async def _page(self, visit: Visit, first: str, rest: str) -> web.Response:
         status = HTTPStatus.OK

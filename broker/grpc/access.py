@@ -20,6 +20,7 @@ from broker.quotas.throttle import Caller
 from broker.security import authorize
 from broker.security.access_control import AccessControl
 from broker.security.authorize import Access, consume, consume_as, publish
+from dledger.wire.endpoint import address_host
 
 _AUTHORIZATION = re.compile(
     r"MQv2-HMAC-SHA1\s+Credential=([^,/\s]*)[^,]*,\s*SignedHeaders=x-mq-date-time,"
@@ -39,7 +40,7 @@ class GrpcAccess:
         return self._access.check(lambda: self._caller(call), needed, f"gRPC, {call.client}")
 
     def _caller(self, call: Call) -> authorize.Caller:
-        host = call.client.rpartition(":")[0]
+        host = address_host(call.client)
         told = call.metadata.get("authorization", "")
         if not told:
             return self._access.unknown(host)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 
 from google.protobuf.message import DecodeError
 
@@ -178,11 +179,15 @@ class Clients:
         loop: asyncio.AbstractEventLoop,
         leader: LeaderClients,
         to_leader: Callable[[Call, bytes], Awaitable[None]],
+        check: Callable[[Call, bytes], None],
     ) -> None:
-        """``to_leader`` passes a client's command on to the leader, on any node."""
+        """``to_leader`` passes a client's command on to the leader, on any node. ``check`` raises
+        :class:`~broker.errors.AccessDeniedError` if the caller may not be what the command with its
+        settings says."""
         self._loop = loop
         self._leader = leader
         self._to_leader = to_leader
+        self._check = check
         self._sessions: dict[str, Session] = {}
         self._staying: set[str] = set()
         self._on_moved: Callable[[], None] | None = None
@@ -259,16 +264,32 @@ class Clients:
         if session.settings is not None:
             self.tell(session, session.settings)
 
-    def beats(self, session: Session) -> None:
-        """A heartbeat: the same, unless a report is still in progress."""
+    def beats(self, session: Session, call: Call) -> None:
+        """The heartbeat ``call``: the same, unless a report is still in progress.
+
+        Raises :class:`~broker.errors.AccessDeniedError` if the account has lost a permission that
+        the settings need. Then the client is dropped until it sends settings again.
+        """
+        self._check_again(session, call)
         if session.told is None or session.told.done():
             self.tell_settings(session)
 
     def tell_all(self) -> None:
         """Reports all clients to a new leader that serves. Earlier, each report would take the
         place of a call that waits for a leader."""
-        for session in self._sessions.values():
-            self.tell_settings(session)
+        for session in list(self._sessions.values()):
+            with suppress(AccessDeniedError):
+                self._check_again(session, session.call)
+                self.tell_settings(session)
+
+    def _check_again(self, session: Session, call: Call) -> None:
+        """A report renews the client at the leader, so permissions count anew for each."""
+        if session.settings is not None:
+            try:
+                self._check(call, session.settings)
+            except AccessDeniedError:
+                self.closed(session)
+                raise
 
     def command(self, _connection: Connection, request: Frame) -> None:
         """Code :data:`RequestCode.GRPC_COMMAND`: the leader's command to a client of this

@@ -149,13 +149,19 @@ class Dispatcher:
         """The call with its caller. Raises :class:`~broker.errors.AccessDeniedError` if the caller
         lacks a permission, and :class:`~broker.errors.WrongStateError` if this node's state is
         wrong."""
-        if self._access is not None:
-            call = replace(call, caller=self._access.check(call, needed))
+        call = self.allowed(call, needed)
         if self._state_is_wrong():
             raise WrongStateError
         if len(call.client_id) > GRPC.name_size_max:
             raise BadCallError(Code.CLIENT_ID_REQUIRED, "x-mq-client-id is too long")
         return call
+
+    def allowed(self, call: Call, needed: Callable[[], Iterable[Access]]) -> Call:
+        """The call with its caller. Raises :class:`~broker.errors.AccessDeniedError` if the caller
+        lacks a permission."""
+        if self._access is None:
+            return call
+        return replace(call, caller=self._access.check(call, needed))
 
     @staticmethod
     def decoded(kind: type[Message], body: bytes) -> Message:

@@ -44,7 +44,7 @@ class PresenceCalls:
             raise BadCallError(
                 Code.UNRECOGNIZED_CLIENT_TYPE, "this broker has no settings of that client"
             )
-        self._clients.beats(session)
+        self._clients.beats(session, call)
         return [HeartbeatResponse(status=OK)]
 
     async def terminate(

@@ -13,8 +13,10 @@ from broker.grpc.clients import GOODBYE, Clients, LeaderClients
 from broker.grpc.dispatcher import Dispatcher
 from broker.grpc.forwarding import ForwardedCalls, GrpcForwarder
 from broker.grpc.methods import service_methods
+from broker.grpc.protocol.service_pb2 import TelemetryCommand
 from broker.grpc.renewals import Renewals
 from broker.grpc.routes import Routes
+from broker.grpc.settings import settings_access
 from broker.grpc.statuses import ANSWERED
 from broker.leader_wait import LeaderWait
 from broker.remoting.connection import Connection, Handler
@@ -42,7 +44,7 @@ class GrpcService:
         self.routes = Routes(context, security)
         self.leader_clients = LeaderClients(context)
         self.renewals = Renewals(loop, context.pop.renewal, self._members)
-        self.clients = Clients(loop, self.leader_clients, self._to_leader)
+        self.clients = Clients(loop, self.leader_clients, self._to_leader, self._check)
         self.forwarder = GrpcForwarder(
             loop,
             str(context.config.own.address),
@@ -96,6 +98,13 @@ class GrpcService:
 
     def _members(self, group: str) -> Iterable[str]:
         return {each.client_id for each in self._context.clients.group(group).members.values()}
+
+    def _check(self, call: Call, command: bytes) -> None:
+        """Raises :class:`~broker.errors.AccessDeniedError` if the caller may not be what the
+        settings in the command say."""
+        self.dispatcher.allowed(
+            call, lambda: settings_access(TelemetryCommand.FromString(command).settings)
+        )
 
     async def _to_leader(self, call: Call, command: bytes) -> None:
         """Passes a command of this broker's client on to the leader. A heartbeat repeats a lost

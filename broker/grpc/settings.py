@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from google.protobuf.duration_pb2 import Duration
 
 from broker.context import BrokerContext
+from broker.grpc.access import publishes
 from broker.grpc.call import name_of
 from broker.grpc.protocol.definition_pb2 import (
     ClientType,
@@ -17,6 +20,7 @@ from broker.grpc.protocol.definition_pb2 import (
 )
 from broker.grpc.statuses import BadCallError
 from broker.limits import CLIENTS, GRPC
+from broker.security.authorize import Access, consume, consume_as
 from broker.topics_and_groups import GroupConfig
 from store.message.scheduled_topics import DELAYS_MS
 
@@ -57,6 +61,15 @@ def answered_settings(context: BrokerContext, given: Settings) -> Settings:
     if not subscription.long_polling_timeout.seconds:
         subscription.long_polling_timeout.FromMilliseconds(int(GRPC.long_poll_seconds * 1000))
     return told
+
+
+def settings_access(settings: Settings) -> Iterable[Access]:
+    """The permissions that a client with these settings needs."""
+    if settings.client_type in PRODUCERS:
+        return publishes(settings.publishing.topics)
+    subscription = settings.subscription
+    topics = [consume(name_of(each.topic)) for each in subscription.subscriptions]
+    return [consume_as(name_of(subscription.group)), *topics]
 
 
 def check_settings(given: Settings) -> None:

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 
 from broker.context import BrokerContext
 from broker.errors import QuotaExceededError
-from broker.grpc.access import publishes
-from broker.grpc.call import Call, name_of
+from broker.grpc.call import Call
 from broker.grpc.call_budget import CallBudget
 from broker.grpc.clients import Clients, Session
 from broker.grpc.dispatcher import Dispatcher
-from broker.grpc.protocol.definition_pb2 import Code, Settings
+from broker.grpc.protocol.definition_pb2 import Code
 from broker.grpc.protocol.service_pb2 import TelemetryCommand
-from broker.grpc.settings import PRODUCERS, answered_settings
+from broker.grpc.settings import answered_settings, settings_access
 from broker.grpc.statuses import ANSWERED, OK, BadCallError
 from broker.limits import GRPC
-from broker.security.authorize import DESCRIBE, Access, consume, consume_as
+from broker.security.authorize import DESCRIBE
 from dledger.errors import BusyError
 
 HEAR_OUT_SECONDS = 1.0
@@ -105,7 +104,7 @@ class Telemetry:
                 )
             settings = said.settings
             told = answered_settings(self._context, settings)
-            session.call = self._dispatcher.checked(session.call, lambda: _access(settings))
+            session.call = self._dispatcher.checked(session.call, lambda: settings_access(settings))
             session.settings = body
             self._clients.opened(session)
             session.send(TelemetryCommand(status=OK, settings=told))
@@ -167,11 +166,3 @@ class _Commands:
     def _give_back(self, counted: int) -> None:
         self._unread -= counted
         self._budget.unread -= counted
-
-
-def _access(settings: Settings) -> Iterable[Access]:
-    if settings.client_type in PRODUCERS:
-        return publishes(settings.publishing.topics)
-    subscription = settings.subscription
-    topics = [consume(name_of(each.topic)) for each in subscription.subscriptions]
-    return [consume_as(name_of(subscription.group)), *topics]

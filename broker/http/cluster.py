@@ -5,7 +5,7 @@ The console does the same, because a browser may not reach all nodes.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -17,6 +17,7 @@ from broker.config.client_security import client_security
 from broker.context import BrokerContext
 from broker.http.cluster_view import ClusterView, Document
 from broker.http.errors import json_response
+from broker.http.node_tls import NodeTls
 from broker.limits import ADMIN
 from broker.remoting.client import RemotingClient
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
@@ -34,8 +35,7 @@ class ClusterHandler:
         self._context = context
         self._client: RemotingClient | None = None
         self._security = client_security(context.config.security)
-        self._tls = self._security.tls()
-        """With TLS, nodes ask each other only over TLS, because the requests contain keys."""
+        self._tls = NodeTls(self._security)
 
     async def nodes(self, request: web.Request) -> web.Response:
         """See :meth:`ClusterView.nodes`."""
@@ -58,28 +58,34 @@ class ClusterHandler:
         """Asks the other nodes as the caller of this node, with its header ``Authorization``."""
         session = aiohttp.ClientSession(
             timeout=aiohttp.ClientTimeout(total=PEER_SECONDS),
-            headers={} if authorization is None else {hdrs.AUTHORIZATION: authorization},
-            connector=aiohttp.TCPConnector(ssl=True if self._tls is None else self._tls),
+            connector=self._tls.connector(),
+        )
+        keys: Mapping[str, str] = (
+            {} if authorization is None else {hdrs.AUTHORIZATION: authorization}
         )
 
         async def ask(address: str, path: str) -> Document:
-            scheme = "http" if self._tls is None else "https"
-            return await self._get(session, f"{scheme}://{address}{path}")
+            async def get(url: str, with_keys: bool) -> Document:
+                return await self._get(session, url, keys if with_keys else {})
+
+            try:
+                return await self._tls.ask(f"{address}{path}", get)
+            except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+                raise OSError(f"{type(error).__name__}: {error}") from error
 
         async with session:
             yield ClusterView(self._context, self._names, ask)
 
-    async def _get(self, session: aiohttp.ClientSession, url: str) -> dict[str, Any]:
+    async def _get(
+        self, session: aiohttp.ClientSession, url: str, headers: Mapping[str, str]
+    ) -> dict[str, Any]:
         body = bytearray()
-        try:
-            async with session.get(url, allow_redirects=False) as response:
-                async for chunk in response.content.iter_any():
-                    body += chunk
-                    if len(body) > ADMIN.answer_bytes_max:
-                        raise OSError(f"the answer has more than {len(body)} bytes")
-            document = orjson.loads(body)
-        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-            raise OSError(f"{type(error).__name__}: {error}") from error
+        async with session.get(url, headers=headers, allow_redirects=False) as response:
+            async for chunk in response.content.iter_any():
+                body += chunk
+                if len(body) > ADMIN.answer_bytes_max:
+                    raise OSError(f"the answer has more than {len(body)} bytes")
+        document = orjson.loads(body)
         if not isinstance(document, dict):
             raise OSError("the answer is not a JSON object")
         return document

@@ -63,6 +63,8 @@ class Visitor:
     credentials: Credentials | None = None
     """The keys that sign requests to other nodes."""
     has_session: bool = False
+    is_trusted: bool = False
+    """Whether the user's own address is in the global white list."""
 
 
 class Pages(Protocol):
@@ -176,7 +178,7 @@ class ConsoleRoutes:
         told = request.headers.get(hdrs.AUTHORIZATION)
         if told is None and session:
             told = f"Bearer {session}"
-        return Visitor(who.name, told, access.credentials(who), bool(session))
+        return Visitor(who.name, told, access.credentials(who), bool(session), who.trusted)
 
     def _login(self, request: web.Request, pages: Pages, values: dict[str, str]) -> web.Response:
         access, host = self._context.access, request.remote or ""

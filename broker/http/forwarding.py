@@ -19,6 +19,7 @@ from broker.config.client_security import client_security
 from broker.context import BrokerContext
 from broker.http.access import ACCOUNT
 from broker.http.errors import NOTHING_DONE, OUTCOME, UNKNOWN, json_response
+from broker.http.node_tls import NodeTls
 from broker.leader_wait import LeaderWait
 from broker.limits import FORWARDING
 
@@ -46,7 +47,7 @@ class HttpForwarder:
         """The number of requests forwarded since the start."""
         self._context = context
         self._leader_address = leader_address
-        self._tls = client_security(context.config.security).tls()
+        self._tls = NodeTls(client_security(context.config.security))
         self._leader_wait = LeaderWait(
             context.loop, context.config.node, lambda: context.node.leadership.leader
         )
@@ -86,19 +87,20 @@ class HttpForwarder:
         self, address: str, request: web.Request, body: bytes | bytearray
     ) -> web.Response | None:
         """The answer of that node; None if it does not lead, or nothing listens there."""
-        scheme = "http" if self._tls is None else "https"
-        headers = {FORWARDED: "1"}
-        if hdrs.AUTHORIZATION in request.headers:
-            headers[hdrs.AUTHORIZATION] = request.headers[hdrs.AUTHORIZATION]
         self.forwarded += 1
-        try:
+
+        async def post(url: str, with_keys: bool) -> tuple[aiohttp.ClientResponse, object]:
+            headers = {FORWARDED: "1"}
+            if with_keys and hdrs.AUTHORIZATION in request.headers:
+                headers[hdrs.AUTHORIZATION] = request.headers[hdrs.AUTHORIZATION]
             async with self._opened().post(
-                f"{scheme}://{address}{request.rel_url.raw_path}",
-                data=body,
-                headers=headers,
-                allow_redirects=False,
+                url, data=body, headers=headers, allow_redirects=False
             ) as response:
-                document = orjson.loads(await response.content.readexactly(self._size(response)))
+                content = await response.content.readexactly(self._size(response))
+                return response, orjson.loads(content)
+
+        try:
+            response, document = await self._tls.ask(f"{address}{request.rel_url.raw_path}", post)
             if type(document) is not dict:
                 raise ValueError("the answer is not a JSON object")
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
@@ -125,9 +127,7 @@ class HttpForwarder:
                 ),
                 # The port limits the requests. A request that waits for a connection would not
                 # be sent, but be answered as if it had been.
-                connector=aiohttp.TCPConnector(
-                    limit=0, ssl=True if self._tls is None else self._tls
-                ),
+                connector=self._tls.connector(limit=0),
             )
         return self._session
 

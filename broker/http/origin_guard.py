@@ -89,8 +89,8 @@ class OriginGuard:
         for each in hosts:
             if not self._is_own(each, request):
                 raise _forbidden(
-                    f"Host is {each!r}, not a name of this node; "
-                    "add names other than its addresses and localhost to http_hosts in node.toml"
+                    f"Host is {each!r}, not a name of this server; "
+                    "add names other than its addresses and localhost to http_hosts in its settings"
                 )
         return named
 

@@ -64,7 +64,7 @@ class MetricLimits:
     limit are summed in one, whose labels are ``(other)``."""
 
     topics_max: int = 1_000
-    """Topics with their own series."""
+    """Topics with their own series, and groups with one of their dead letters."""
 
     topic_groups_max: int = 2_000
     """Pairs of a topic and a group with their own series."""
@@ -90,8 +90,8 @@ class ConsoleLimits:
     """Changes in progress, and ended ones whose result is kept. Above that a change is refused."""
 
     visitors_max: int = 16
-    """Accounts whose connections to other nodes are kept; the least recently used ones are
-    closed."""
+    """Accounts whose connections to other nodes are kept. Above that those are closed that are not
+    in use, the least recently used ones first."""
 
     page_bytes_max: int = 16 << 20
     """Bytes of the bodies that one page reads into this node's memory."""

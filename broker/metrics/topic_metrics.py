@@ -13,6 +13,7 @@ from collections.abc import Callable, Hashable
 from typing import NamedTuple, TypeVar
 
 from broker.limits import CLIENTS, METRICS
+from broker.topics_and_groups import DLQ_PREFIX
 from store.io.filesystem import Bytes
 from store.message.batch import QUEUE_ROW
 
@@ -181,6 +182,9 @@ class TopicMetrics:
         topics, pairs = METRICS.topics_max, METRICS.topic_groups_max
         self.put: Meters[str] = Meters(time, topics, CLIENTS.topic_metrics_max)
         """By topic."""
+        self.dead: Meters[str] = Meters(time, topics, CLIENTS.topic_metrics_max)
+        """Dead letters, by group. They count in ``put`` too; there, their topics may come after
+        those that have the series."""
         self.got: Meters[tuple[str, str]] = Meters(time, pairs, CLIENTS.topic_metrics_max)
         """By topic and group."""
         self.sent_back: Meters[tuple[str, str]] = Meters(time, pairs, CLIENTS.topic_metrics_max)
@@ -195,9 +199,12 @@ class TopicMetrics:
         row_bytes = len(rows)
         first, _, _ = _unpack(rows)
         last, size, _ = _unpack(rows, row_bytes - _ROW_SIZE)
-        meter.messages += row_bytes // _ROW_SIZE
-        meter.bytes += last + size - first
+        messages, size = row_bytes // _ROW_SIZE, last + size - first
+        meter.messages += messages
+        meter.bytes += size
         meter.steps += 1
+        if topic.startswith(DLQ_PREFIX):
+            self.dead.of(topic.removeprefix(DLQ_PREFIX)).add(messages, size)
 
     def returned(self, topic: str, group: str, size: int) -> None:
         """Counts a message of the topic that the group sent back."""
@@ -219,5 +226,6 @@ class TopicMetrics:
         """Samples all meters. Called every ``SAMPLE_SECONDS``."""
         now, passed = self._time(), self.passed()
         self.put.sample(now, passed)
+        self.dead.sample(now, passed)
         self.got.sample(now, passed)
         self.sent_back.sample(now, passed)

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from aiohttp import web
 
-from broker.http.access import HttpAccess
 from broker.http.errors import json_response, refuse_as_json
 from broker.http.origin_guard import OriginGuard, protect
 from broker.http.port import HttpPort
@@ -22,7 +21,6 @@ from broker.prometheus import catalog
 from broker.prometheus.metric import Reading, single
 from broker.prometheus.ports import PortFigures, port_readings
 from broker.prometheus.text_page import CONTENT_TYPE_HEADER, TextPage
-from broker.security.access_control import AccessControl
 from broker.security.port_tls import PortTls
 
 
@@ -37,14 +35,13 @@ class NameServerHttp:
         port: int,
         *,
         clock: Callable[[], float],
-        access: AccessControl | None = None,
+        http_hosts: Sequence[str] = (),
         tls: PortTls | None = None,
     ) -> None:
-        """``clock`` gives seconds of a monotonic clock. ``access`` and ``tls`` are those of the
-        NameServer's other port."""
-        self._access = access
+        """``clock`` gives seconds of a monotonic clock. ``http_hosts`` are names of this machine
+        besides ``host``. ``tls`` is that of the NameServer's other port."""
         self._nameserver = nameserver
-        self._host = host
+        self._hosts = [host, *http_hosts]
         self._loop_lag = EventLoopLag(loop, clock)
         self._port = HttpPort(loop, host, port, HTTP, tls)
         self._refusals: Counter[str] = Counter()
@@ -57,13 +54,13 @@ class NameServerHttp:
         return self._port.port
 
     def app(self) -> web.Application:
-        """The application without a port."""
-        guard = OriginGuard([self._host])
+        """The application without a port. Nothing needs an account: a NameServer has none but its
+        admin's, and tells everybody more by routes than by these figures."""
+        guard = OriginGuard(self._hosts)
         app = web.Application(
             middlewares=[
                 refuse_as_json(lambda: None, self._refusals),
                 guard.refuse_foreign,
-                *([] if self._access is None else [HttpAccess(self._access).check]),
             ],
         )
         app.on_response_prepare.append(protect)

@@ -34,14 +34,8 @@ def message_readings(context: BrokerContext) -> Iterator[Reading]:
     yield Reading(catalog.THROUGHPUT_OUT, [(_pair(*key), all_.bytes) for key, all_ in got])
     back = _series(topics.sent_back, (OTHER, OTHER))
     yield Reading(catalog.SENT_BACK, [(key, all_.messages) for key, all_ in back])
-    yield Reading(
-        catalog.SEND_TO_DLQ,
-        [
-            ((topic.removeprefix(DLQ_PREFIX),), all_.messages)
-            for topic, all_ in put
-            if topic.startswith(DLQ_PREFIX)
-        ],
-    )
+    dead = _series(topics.dead, OTHER)
+    yield Reading(catalog.SEND_TO_DLQ, [((group,), all_.messages) for group, all_ in dead])
     stats, state = context.stats, context.machine.state
     yield Reading(
         catalog.PULLS, ((("found",), stats.pulls_found), (("empty",), stats.pulls_missed))

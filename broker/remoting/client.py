@@ -44,7 +44,7 @@ class RemotingClient:
     ) -> None:
         """Raises :class:`~broker.security.credentials.CredentialsError` if the certificate
         authority in ``security`` cannot be read."""
-        self._sign = security.credentials.sign if security.credentials is not None else None
+        self._sign = security.sign()
         self._tls = security.tls()
         self._plain_too = security.plain_too
         self._loop = loop

@@ -29,7 +29,7 @@ from broker.security.authorize import ANONYMOUS, EVERYBODY, Access, Caller, auth
 from broker.security.cluster_secrets import CLUSTER_ACCESS_KEY, ClusterSecrets
 from broker.security.credentials import Credentials
 from broker.security.key_sealing import KeySealer, SealedKeyError
-from broker.security.signature import ACCESS_KEY, is_signed_by
+from broker.security.signature import ACCESS_KEY, ON_BEHALF, is_signed_by
 from broker.security.tokens import TokenError, read_token
 from broker.security.white_list import matches, split_white_list
 from store.quoting import FROM_OUTSIDE, quoted
@@ -104,7 +104,10 @@ class AccessControl:
         return found if self.enforcing else EVERYBODY
 
     def signed(self, ext: Mapping[str, object], body: bytes, host: str) -> Caller:
-        """The caller that signed a request from ``host``."""
+        """The caller that signed a request from ``host``, which counts only if its own user
+        asks."""
+        if ON_BEHALF in ext:
+            host = ""
         access_key = ext.get(ACCESS_KEY)
         if type(access_key) is not str:
             return self._unsigned(host, "the request is not signed: it has no AccessKey")

@@ -25,12 +25,12 @@ import os
 import re
 import ssl
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from broker.security.accounts import AccountError, check_access_key, check_secret_key
-from broker.security.signature import ACCESS_KEY, SIGNATURE, signature_of
+from broker.security.signature import ACCESS_KEY, ON_BEHALF, SIGNATURE, signature_of
 from broker.system.bounded_file_read import read_bounded
 from store.io.filesystem import Bytes
 
@@ -72,11 +72,25 @@ class Credentials:
 @dataclass(frozen=True, slots=True)
 class ClientSecurity:
     """The keys of a client, and the authority that it trusts. ``ca`` is a file, empty for no TLS.
-    With ``plain_too`` a server without TLS is asked without TLS."""
+    With ``plain_too`` a server without TLS is asked without TLS. With ``on_behalf`` a request is
+    that of somebody else: no white list lets it pass for the address of this machine."""
 
     credentials: Credentials | None = None
     ca: str = ""
     plain_too: bool = False
+    on_behalf: bool = False
+
+    def sign(self) -> Callable[[Mapping[str, str] | None, Sequence[Bytes]], dict[str, str]] | None:
+        """What adds the fields that say who asks to a request; None if nothing does."""
+        keys = self.credentials
+        if not self.on_behalf:
+            return None if keys is None else keys.sign
+
+        def sign(ext: Mapping[str, str] | None, body: Sequence[Bytes]) -> dict[str, str]:
+            told = {**(ext or {}), ON_BEHALF: "true"}
+            return told if keys is None else keys.sign(told, body)
+
+        return sign
 
     def tls(self) -> ssl.SSLContext | None:
         """The TLS context for connections, or None without TLS. Raises :class:`CredentialsError`.

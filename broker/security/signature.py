@@ -14,8 +14,12 @@ from store.io.filesystem import Bytes
 
 ACCESS_KEY = "AccessKey"
 SIGNATURE = "Signature"
-CALLER_FIELDS = frozenset((ACCESS_KEY, SIGNATURE, "SecurityToken"))
-"""The fields of the signature."""
+ON_BEHALF = "onBehalf"
+"""This project's own: a server asks for somebody else, so the server's address says nothing about
+who asks."""
+
+CALLER_FIELDS = frozenset((ACCESS_KEY, SIGNATURE, "SecurityToken", ON_BEHALF))
+"""The fields that say who asks."""
 
 UNSIGNED = frozenset((SIGNATURE, "_UNIQUE_KEY_QUERY"))
 """Fields that are not signed. Clients add the second after signing."""

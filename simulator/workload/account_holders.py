@@ -150,6 +150,7 @@ class AccountHolder(AccountClient):
                 (RequestCode.SEND_MESSAGE_V2, _send_ext(topic), None),
                 (RequestCode.SEND_MESSAGE, _long_ext(topic), None),
                 (RequestCode.PULL_MESSAGE, _pull_ext(topic, group), b""),
+                (RequestCode.PULL_MESSAGE, _pull_ext(topic, ""), b""),
                 (RequestCode.UPDATE_CONSUMER_OFFSET, offset, b""),
                 (RequestCode.QUERY_CONSUMER_OFFSET, offset, b""),
                 (RequestCode.LOCK_BATCH_MQ, {}, _lock_body(topic, group)),

@@ -133,7 +133,7 @@ async def _serve(
     async with AsyncExitStack() as running:
         running.push_async_callback(nameserver.stop)
         if config.http_port is not None:
-            http = await _serve_http(nameserver, config.host, config.http_port, access, tls)
+            http = await _serve_http(nameserver, config, config.http_port, tls)
             running.push_async_callback(http.stop)
             document["http"] = join_host_port(config.host, http.port)
         line = f"the NameServer listens on {document['namesrv']}"
@@ -143,19 +143,26 @@ async def _serve(
 
 
 async def _serve_http(
-    nameserver: NameServer, host: str, port: int, access: AccessControl | None, tls: PortTls | None
+    nameserver: NameServer, config: NameServerConfig, port: int, tls: PortTls | None
 ) -> NameServerHttp:
     """Starts the HTTP port."""
     # Imported only if it is needed: it takes three quarters of the start.
     from broker.nameserver.http_server import NameServerHttp  # noqa: PLC0415 - see above
 
-    loop, clock = asyncio.get_running_loop(), time.monotonic
-    http = NameServerHttp(nameserver, loop, host, port, clock=clock, access=access, tls=tls)
+    http = NameServerHttp(
+        nameserver,
+        asyncio.get_running_loop(),
+        config.host,
+        port,
+        clock=time.monotonic,
+        http_hosts=config.http_hosts,
+        tls=tls,
+    )
     try:
         await http.start()
     except OSError as error:
         raise CommandError(
-            f"cannot listen on {join_host_port(host, port)} ({_reason(error)}): "
+            f"cannot listen on {join_host_port(config.host, port)} ({_reason(error)}): "
             "stop what uses it, or choose another with --http-port"
         ) from error
     return http

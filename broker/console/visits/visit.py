@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -52,33 +53,53 @@ class Visit:
         return Producer(self.namesrv, config)
 
 
+@dataclass(eq=False, slots=True)
+class _Kept:
+    client: RemotingClient
+    users: int = 0
+    """The visits in progress that use it."""
+
+
 class Clients:
     """The connections to other servers, separate for each account."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
-        self._clients: dict[ClientSecurity, RemotingClient] = {}
+        self._kept: dict[ClientSecurity, _Kept] = {}
+        """The least recently used ones come first."""
         self._closing: set[asyncio.Task[None]] = set()
 
     def security(self, visitor: Visitor) -> ClientSecurity:
-        """The credentials for requests on behalf of the visitor: only the visitor's own keys."""
+        """The credentials for requests on behalf of the visitor: only the visitor's own keys. The
+        address of this node gives rights only to who has them by their own address."""
         own = client_security(self._context.config.security)
-        return replace(own, credentials=visitor.credentials)
+        return replace(own, credentials=visitor.credentials, on_behalf=not visitor.is_trusted)
 
-    def admin(self, security: ClientSecurity) -> AdminClient:
-        client = self._clients.pop(security, None)
-        if client is None:
-            client = RemotingClient(self._context.loop, security=security)
-        self._clients[security] = client
-        if len(self._clients) > CONSOLE.visitors_max:
-            oldest = self._clients.pop(next(iter(self._clients)))
-            task = asyncio.ensure_future(oldest.close())
+    @contextmanager
+    def admin(self, security: ClientSecurity) -> Iterator[AdminClient]:
+        """The connections with these credentials. They stay as long as they are in use: a change
+        that is cut in half would leave a group without a member."""
+        kept = self._kept.pop(security, None)
+        if kept is None:
+            kept = _Kept(RemotingClient(self._context.loop, security=security))
+        self._kept[security] = kept
+        kept.users += 1
+        try:
+            yield AdminClient(kept.client, ";".join(self._context.config.namesrv))
+        finally:
+            kept.users -= 1
+            self._close_unused()
+
+    def _close_unused(self) -> None:
+        too_many = len(self._kept) - CONSOLE.visitors_max
+        unused = [security for security, kept in self._kept.items() if not kept.users]
+        for security in unused[: max(too_many, 0)]:
+            task = asyncio.ensure_future(self._kept.pop(security).client.close())
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
-        return AdminClient(client, ";".join(self._context.config.namesrv))
 
     async def close(self) -> None:
         """Closes all connections."""
-        for client in self._clients.values():
-            await client.close()
-        self._clients.clear()
+        for kept in self._kept.values():
+            await kept.client.close()
+        self._kept.clear()

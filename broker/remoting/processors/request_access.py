@@ -51,6 +51,11 @@ def pull(request: Frame) -> Iterable[Access]:
     return (consume(ext_str(request, "topic")), consume_as(ext_str(request, "consumerGroup")))
 
 
+def pull_or_browse(request: Frame) -> Iterable[Access]:
+    """Without a group nothing is committed or counted for one, so the topic alone is needed."""
+    return pull(request) if ext_str(request, "consumerGroup") else consume_topic(request)
+
+
 def consume_topic(request: Frame) -> Iterable[Access]:
     return (consume(ext_str(request, "topic")),)
 

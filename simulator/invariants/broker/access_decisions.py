@@ -60,9 +60,14 @@ def _consumes(ext: Mapping[str, str], _body: bytes) -> _Needed:
     return [("topic", ext["topic"], SUB), ("group", ext["consumerGroup"], SUB)]
 
 
+def _pulls(ext: Mapping[str, str], body: bytes) -> _Needed:
+    """Without a group it browses."""
+    return [each for each in _consumes(ext, body) if each[1]]
+
+
 NEEDED: Mapping[int, Callable[[Mapping[str, str], bytes], _Needed]] = {
     10: lambda ext, _body: [("topic", ext["topic"], PUB)],
-    11: _consumes,
+    11: _pulls,
     14: _consumes,
     15: _consumes,
     41: lambda _ext, body: [("group", orjson.loads(body)["consumerGroup"], SUB)],

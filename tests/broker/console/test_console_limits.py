@@ -60,7 +60,7 @@ async def test_a_change_is_refused_while_too_many_are_in_progress(
     await begun.close()
 
 
-async def test_so_many_accounts_keep_their_connections(
+async def test_so_many_accounts_keep_connections_and_all_that_are_in_use(
     monkeypatch: pytest.MonkeyPatch, broker: SingleBroker
 ) -> None:
     events = []
@@ -78,11 +78,18 @@ async def test_so_many_accounts_keep_their_connections(
     monkeypatch.setattr(visit, "RemotingClient", Connections)
     clients = visit.Clients(broker.broker.context)
     for name in ("one", "two", "one", "three"):
-        clients.admin(ClientSecurity(Credentials(name, "secret")))
+        with clients.admin(ClientSecurity(Credentials(name, "secret"))):
+            pass
         await asyncio.sleep(0)
     assert events == ["one is new", "two is new", "three is new", "two is closed"]
+    with clients.admin(ClientSecurity(Credentials("one", "secret"))):
+        for name in ("four", "five"):  # a change of one goes on meanwhile
+            with clients.admin(ClientSecurity(Credentials(name, "secret"))):
+                pass
+            await asyncio.sleep(0)
+    assert events[4:] == ["four is new", "three is closed", "five is new", "four is closed"]
     await clients.close()
-    assert events[4:] == ["one is closed", "three is closed"]
+    assert events[8:] == ["one is closed", "five is closed"]
 
 
 async def test_a_page_looks_at_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,8 @@ import hmac
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
+import pytest
+
 from broker.grpc.call import Call
 from broker.grpc.protocol import definition_pb2 as df
 from broker.grpc.protocol import service_pb2 as pb
@@ -169,3 +171,78 @@ async def test_who_takes_over_the_id_of_a_client_that_has_gone_gets_nothing_of_i
         await asyncio.sleep(0.5)
         assert set(service.context.clients.producers) == {"mine"}
         await second
+
+
+async def test_an_ipv6_address_in_the_white_list_counts(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
+    async with running_broker(loop, tmp_path, **guarded()) as broker, service_of(broker) as service:
+        change = RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG
+        assert (await broker.ask(change, {"globalWhiteAddrs": "fd00::7"})).code == 0
+        for client, code in (("[fd00::7]:4711", Code.OK), ("[fd00::8]:4711", Code.UNAUTHORIZED)):
+            call = Call("NotifyClientTermination", METADATA, client)
+            body = pb.NotifyClientTerminationRequest().SerializeToString()
+            (answer,) = await service.service.dispatcher.serve(call, body)
+            told = pb.NotifyClientTerminationResponse.FromString(answer)
+            assert told.status.code == code, client
+
+
+@pytest.mark.parametrize("by", ["heartbeat", "new leader"])
+async def test_who_loses_a_permission_is_no_longer_what_its_settings_say(
+    loop: NetworkedLoop, tmp_path: Path, by: str
+) -> None:
+    """A producer would be asked about transactions, with the messages; a member keeps its place in
+    the group. The heartbeat of neither needs to name anything."""
+    async with running_broker(loop, tmp_path, **guarded()) as broker, service_of(broker) as service:
+        clients = service.service.clients
+        permissions = {"topicPerms": "payments=PUB,mine=SUB", "groupPerms": "own=SUB"}
+        made = await put_account(broker, KEY, secretKey=SECRET, **permissions)
+        assert made.code == 0
+        settings = {
+            "producer": df.Settings(
+                client_type=df.ClientType.PRODUCER,
+                publishing=df.Publishing(topics=[df.Resource(name="payments")]),
+            ),
+            "member": df.Settings(
+                client_type=df.ClientType.SIMPLE_CONSUMER,
+                subscription=df.Subscription(group=df.Resource(name="own")),
+            ),
+        }
+        telemetry = Telemetry(service.context, service.service.dispatcher, clients)
+        metadata = {name: SIGNED | {"x-mq-client-id": name} for name in settings}
+
+        async def write(_body: bytes) -> None: ...
+
+        async def stays(name: str) -> AsyncIterator[bytes]:
+            yield pb.TelemetryCommand(settings=settings[name]).SerializeToString()
+            await asyncio.sleep(10)
+
+        async def beats(name: str) -> int:
+            service.metadata = metadata[name]
+            return (
+                await service.ask("Heartbeat", pb.HeartbeatRequest(), pb.HeartbeatResponse)
+            ).status.code
+
+        streams = [
+            loop.create_task(
+                telemetry.serve(Call("Telemetry", metadata[name], CLIENT), stays(name), write)
+            )
+            for name in settings
+        ]
+        await asyncio.sleep(1)
+        known = service.context.clients
+        assert [await beats(name) for name in settings] == [Code.OK, Code.OK]
+        assert set(known.producers) == {"payments"}
+        assert known.group("own").members
+        lost = {"topicPerms": "payments=DENY", "groupPerms": "own=DENY"}
+        assert (await put_account(broker, KEY, **lost)).code == 0
+        if by == "heartbeat":
+            assert [await beats(name) for name in settings] == [Code.FORBIDDEN, Code.FORBIDDEN]
+        else:
+            service.service.leadership_changed()
+        await asyncio.sleep(1)
+        assert not known.producers
+        assert not known.group("own").members
+        refused = [await beats(name) for name in settings]
+        assert refused == [Code.UNRECOGNIZED_CLIENT_TYPE, Code.UNRECOGNIZED_CLIENT_TYPE]
+        await asyncio.gather(*streams)

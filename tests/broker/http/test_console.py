@@ -17,6 +17,7 @@ from broker.console.visits import jobs
 from broker.console.visits.visit import Page, Visit
 from broker.http.console import SESSION_SECONDS
 from broker.limits import CONSOLE
+from broker.remoting.protocol.codes import RequestCode
 from broker.security.authorize import Caller
 from broker.security.tokens import make_token
 from tests.broker.http.site import HOST, Site, running_site
@@ -167,6 +168,27 @@ async def test_it_asks_others_with_the_keys_of_who_asked_and_with_no_others(guar
         caller = access.with_password(keys.access_key, keys.secret_key, "10.0.0.1")
         assert access.credentials(caller) == keys
     assert access.credentials(Caller("white", trusted=True)) is None
+
+
+@pytest.mark.parametrize("listed", [False, True])
+async def test_only_who_has_an_address_of_the_white_list_gets_the_rights_of_the_nodes_address(
+    guarded: Site, monkeypatch: pytest.MonkeyPatch, listed: bool
+) -> None:
+    if listed:
+        change = RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG
+        made = await guarded.broker.ask(change, {"globalWhiteAddrs": "10.0.0.*"})
+        assert made.code == 0
+    asked = []
+
+    async def page(visit: Visit, _name: str) -> Page:
+        asked.append(visit.security)
+        raise CommandError("seen")
+
+    monkeypatch.setattr(site_module, "DETAILS", {"topics": page})
+    assert (await answer(guarded, "GET", "/console/topics/T", b"", bearer(WRITER)))[0] == 200
+    (security,) = asked
+    assert security.on_behalf is not listed
+    assert security.credentials == (None if listed else WRITER)
 
 
 async def test_reports_of_audits_are_told(loop: NetworkedLoop, tmp_path: Path) -> None:

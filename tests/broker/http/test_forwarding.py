@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import orjson
 import pytest
-from aiohttp import web
+from aiohttp import ClientRequest, hdrs, web
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.test_utils import make_mocked_request
 
+from broker.config.security_config import DISABLED, ENFORCING, PERMISSIVE, SecurityConfig
 from broker.http.access import ACCOUNT
+from broker.http.cluster import ClusterHandler
 from broker.http.errors import OUTCOME, UNKNOWN
 from broker.http.forwarding import HttpForwarder
 from broker.limits import FORWARDING
 from dledger.errors import NotLeaderError
 from dledger.node.state_machine import Leadership
 from dledger.raft.raft_state import Role
+from dledger.wire.peer_identity import PeerIdentity
 from tests.broker.single_broker import SingleBroker, running_broker
+from tests.support.certificates import write_tls_files
 from tests.support.virtual_network import MemoryTransport, NetworkedLoop
 
 
@@ -33,6 +39,10 @@ class LeaderPort:
         self.headers = ""
         self.document: dict[str, str] = {}
         self.seconds = 0.0
+        self.refuses_tls: OSError | None = None
+        """What ends a handshake; None: it speaks TLS."""
+        self.heads: list[bytes] = []
+        """What it was asked."""
 
     def answer(self, transport: MemoryTransport) -> None:
         body = orjson.dumps(self.document)
@@ -52,7 +62,8 @@ class LeaderConnection(asyncio.Protocol):
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        if data.startswith(b"POST "):
+        if data.startswith((b"POST ", b"GET ")):
+            self._port.heads.append(data.partition(b"\r\n\r\n")[0])
             self._loop.call_later(self._port.seconds, self._port.answer, self._transport)
 
 
@@ -68,7 +79,8 @@ class Follower:
 
     async def post(self, account: str | None = None) -> web.Response:
         """``account``: as access control here has it; "" is allowed by its address."""
-        request = make_mocked_request("POST", "/topics/orders/messages")
+        headers = {} if account is None else {hdrs.AUTHORIZATION: "Basic keys"}
+        request = make_mocked_request("POST", "/topics/orders/messages", headers)
         if account is not None:
             request[ACCOUNT] = account
         return await self.forwarder.serve_or_forward(request, b"{}", self._here)
@@ -88,23 +100,41 @@ class Follower:
         self.forwarder.leadership_changed()
 
 
-@pytest.fixture
-async def follower(
-    loop: NetworkedLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@asynccontextmanager
+async def following(
+    loop: NetworkedLoop, data: Path, monkeypatch: pytest.MonkeyPatch, tls: str = DISABLED
 ) -> AsyncIterator[Follower]:
+    """``tls``: the setting of the follower."""
     leader = LeaderPort()
 
     class Connector(aiohttp.TCPConnector):
-        async def _create_connection(self, *_: Any) -> ResponseHandler:
+        async def _create_connection(self, req: ClientRequest, *_: Any) -> ResponseHandler:
+            refusal = leader.refuses_tls
+            if req.is_ssl() and isinstance(refusal, ssl.SSLCertVerificationError):
+                raise aiohttp.ClientConnectorCertificateError(req.connection_key, refusal)
+            if req.is_ssl() and isinstance(refusal, ssl.SSLError):
+                raise aiohttp.ClientConnectorSSLError(req.connection_key, refusal)
+            if req.is_ssl() and refusal is not None:
+                raise aiohttp.ClientConnectorError(req.connection_key, refusal)
             protocol = self._factory()
             loop.join(protocol, LeaderConnection(loop, leader), 8080)
             return protocol
 
     monkeypatch.setattr(aiohttp, "TCPConnector", Connector)
-    async with running_broker(loop, tmp_path, serving=False) as broker:
+    write_tls_files(data / "security", PeerIdentity("DefaultCluster", "broker-a", "n0"))
+    security = SecurityConfig(directory=str(data / "security"), tls=tls)
+    async with running_broker(loop, data / "data", serving=False, security=security) as broker:
         follower = Follower(broker, leader)
         yield follower
         await follower.forwarder.close(web.Application())
+
+
+@pytest.fixture
+async def follower(
+    loop: NetworkedLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Follower]:
+    async with following(loop, tmp_path, monkeypatch) as follower:
+        yield follower
 
 
 async def test_requests_are_sent_at_once_however_many_wait_for_answers(follower: Follower) -> None:
@@ -169,3 +199,54 @@ async def test_a_longer_answer_than_any_to_a_message_is_not_read(follower: Follo
     assert refused.status == 503
     assert isinstance(refused.body, bytes)
     assert orjson.loads(refused.body)[OUTCOME] == UNKNOWN
+
+
+NO_TLS = ssl.SSLError(1, "wrong version number")
+
+
+@pytest.mark.parametrize("refusal", [NO_TLS, ConnectionResetError()])
+async def test_a_leader_that_has_no_tls_yet_gets_the_message_and_no_keys(
+    loop: NetworkedLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusal: OSError
+) -> None:
+    """While TLS is switched on, node by node."""
+    async with following(loop, tmp_path, monkeypatch, PERMISSIVE) as follower:
+        for plain in (True, False):
+            follower.leader.refuses_tls = refusal if plain else None
+            assert (await follower.post("writer-123")).status == 200
+            (head,) = follower.leader.heads
+            assert (b"Authorization" in head) is not plain
+            follower.leader.heads.clear()
+
+
+@pytest.mark.parametrize(
+    ("tls", "refusal"),
+    [(ENFORCING, NO_TLS), (PERMISSIVE, ssl.SSLCertVerificationError("another authority"))],
+)
+async def test_a_leader_that_is_not_believed_gets_nothing(
+    loop: NetworkedLoop,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tls: str,
+    refusal: OSError,
+) -> None:
+    async with following(loop, tmp_path, monkeypatch, tls) as follower:
+        follower.leader.refuses_tls = refusal
+        assert await follower.seconds_until_refused() == pytest.approx(FORWARDING.wait_seconds)
+        assert not follower.leader.heads
+
+
+@pytest.mark.parametrize("tls", [PERMISSIVE, ENFORCING])
+async def test_a_node_that_has_no_tls_yet_is_not_shown_as_down(
+    loop: NetworkedLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tls: str
+) -> None:
+    async with following(loop, tmp_path, monkeypatch, tls) as follower:
+        follower.leader.refuses_tls, follower.leader.document = NO_TLS, {"node": "n1"}
+        cluster = ClusterHandler(follower.broker.broker.context)
+        async with cluster.view("Basic keys") as view:
+            if tls == ENFORCING:
+                with pytest.raises(OSError, match="wrong version number"):
+                    await view._ask("10.0.0.9:8080", "/status")
+                return
+            assert await view._ask("10.0.0.9:8080", "/status") == {"node": "n1"}
+        (head,) = follower.leader.heads
+        assert b"Authorization" not in head

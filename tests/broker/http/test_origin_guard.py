@@ -154,4 +154,4 @@ async def test_answers_are_for_this_node_s_pages_alone(site: Site) -> None:
 async def test_a_refusal_of_a_name_says_where_names_are_set(site: Site) -> None:
     _, answer = await site.ask("GET", "/status", headers=["Host: broker.example"])
     assert "'broker.example'" in answer["error"]
-    assert "http_hosts in node.toml" in answer["error"]
+    assert "http_hosts in its settings" in answer["error"]

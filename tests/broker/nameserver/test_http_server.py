@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
+from broker.config.config_file import read_name_server_config
 from broker.http.port import runner_of
 from broker.limits import HTTP
 from broker.nameserver.http_server import NameServerHttp
 from broker.nameserver.server import NameServer
 from broker.prometheus import catalog
 from broker.remoting.protocol.codes import RequestCode
-from broker.security.access_control import AccessControl
-from broker.security.cluster_secrets import ClusterSecrets
 from tests.broker.http.site import Curl
-from tests.broker.http.test_access import ADMIN
+from tests.broker.http.test_access import WRITER
 from tests.broker.nameserver.tool import N0, N1, Tool, broker_ext, table
 from tests.broker.prometheus.pages import Page
-from tests.broker.single_broker import NOW_MS
 from tests.support.virtual_network import NetworkedLoop
 
 
@@ -60,29 +59,36 @@ async def test_metrics_tell_what_is_registered_and_refused(loop: NetworkedLoop) 
     await nameserver.stop()
 
 
-async def test_with_access_control_metrics_need_an_account_and_probes_do_not(
-    loop: NetworkedLoop,
+async def test_it_answers_to_its_names_and_asks_nobody_for_an_account(
+    loop: NetworkedLoop, tmp_path: Path
 ) -> None:
-    secrets = ClusterSecrets((b"\x07" * 32,), ADMIN)
-    access = AccessControl(enforcing=True, secrets=secrets, now_ms=lambda: NOW_MS)
-    nameserver = NameServer(loop, "10.0.0.1", 9876)
-    port = NameServerHttp(nameserver, loop, "10.0.0.1", 8079, clock=loop.time, access=access)
+    """Prometheus scrapes it as it does nodes, by the name of a Service and with an account of
+    theirs, which a NameServer does not know."""
+    path = tmp_path / "namesrv.toml"
+    path.write_text(
+        'insecure = true\nhost = "10.0.0.1"\nhttp_hosts = ["dledger-namesrv", "ns.example.com"]\n'
+    )
+    config = read_name_server_config(str(path), {}, {})
+    nameserver = NameServer(loop, config.host, 9876)
+    port = NameServerHttp(
+        nameserver, loop, config.host, 8079, clock=loop.time, http_hosts=config.http_hosts
+    )
     runner = runner_of(port.app(), HTTP)
     await runner.setup()
     assert runner.server is not None
     make = runner.server
 
-    async def status(path: str, *headers: str) -> bytes:
+    async def status(path: str, host: str) -> int:
         curl = Curl(loop)
         near, _ = loop.join(curl, make(), 8079)
-        lines = (f"GET {path} HTTP/1.1", "Host: 10.0.0.1", "Connection: close", *headers, "", "")
+        keys = f"Authorization: {WRITER.http_header()['Authorization']}"
+        lines = (f"GET {path} HTTP/1.1", f"Host: {host}", "Connection: close", keys, "", "")
         near.write("\r\n".join(lines).encode())
         head, _ = await curl.parts()
-        return head.splitlines()[0]
+        return int(head.split()[1])
 
-    keys = f"Authorization: {ADMIN.http_header()['Authorization']}"
-    assert (await status("/metrics")).endswith(b"401 Unauthorized")
-    assert (await status("/metrics", keys)).endswith(b"200 OK")
-    for path in ("/livez", "/readyz", "/healthz"):
-        assert (await status(path)).endswith(b"200 OK")
+    for each in ("/metrics", "/livez", "/readyz", "/healthz"):
+        for host in ("10.0.0.1", "localhost", "dledger-namesrv:8079", "ns.example.com"):
+            assert await status(each, host) == 200
+        assert await status(each, "evil.example") == 403
     await runner.cleanup()

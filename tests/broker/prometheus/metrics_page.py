@@ -30,6 +30,7 @@ A label has a bounded number of values. The rest is one series, whose labels are
 | Series | At most |
 | --- | --- |
 | topics | {limits.topics_max:,} |
+| groups with dead letters | {limits.topics_max:,} |
 | pairs of a topic and a group | {limits.topic_groups_max:,} |
 | lags of queues | {limits.lag_queues_max:,} |
 | groups with connections | {limits.connected_groups_max:,} |

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -157,6 +158,25 @@ async def test_names_beyond_the_limit_are_one_series_that_loses_nothing(
         assert told.value("rocketmq_consumer_lag_messages", topic="(other)") == 8
         assert told.sum("dledger_consumer_lag_queue_messages") == 16
         assert told.value("dledger_consumer_lag_queue_messages", topic="(other)") == 12
+
+
+async def test_dead_letters_are_told_however_many_topics_there_are(
+    loop: NetworkedLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is an alert for them; a sum over all topics would not tell of any."""
+    few = replace(METRICS, topics_max=1)
+    monkeypatch.setattr("broker.metrics.topic_metrics.METRICS", few)
+
+    async with running_site(loop, tmp_path) as site:
+        broker = site.broker
+        for topic in ("orders", "bills", "%DLQ%readers", "%DLQ%others"):
+            await broker.create_topic(topic)
+            assert (await broker.send(topic, 0, b"x")).code == ResponseCode.SUCCESS
+        told = await page(site)
+        dead = told.values("rocketmq_send_to_dlq_messages_total")
+        by_group = {dict(labels)["consumer_group"]: count for labels, count in dead.items()}
+        assert by_group == {"readers": 1, "(other)": 1}
+        assert told.value("rocketmq_messages_in_total", topic="(other)") == 3
 
 
 async def test_a_metric_of_many_samples_is_written_in_turns_and_stands_there_once(

@@ -129,6 +129,39 @@ async def test_accounts_may_send_and_consume_what_their_permissions_say(
     await reader.close()
 
 
+async def test_browsing_needs_the_topic_alone(broker: SingleBroker) -> None:
+    """A pull without a group; everything else without one is for admins."""
+
+    for topic in ("orders", "bills", "%DLQ%readers", "%DLQ%others", "%DLQ%"):
+        await broker.create_topic(topic)
+    await put_account(
+        broker,
+        "reader-123",
+        secretKey="reader-secret",
+        topicPerms="orders=SUB",
+        groupPerms="readers=SUB",
+    )
+    await broker.send("orders", 0, b"paid")
+    reader = broker.client_of("reader-123", "reader-secret")
+    browse = {"consumerGroup": ""}
+    for code in (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE):
+        found = await ask(reader, code, pull_ext("orders", 0, 0) | browse)
+        assert [each.body for each in messages(found)] == [b"paid"], found
+        own = await ask(reader, code, pull_ext("%DLQ%readers", 0, 0) | browse)
+        assert not denied(own), own
+        for topic in ("bills", "%DLQ%others", "%DLQ%", "SCHEDULE_TOPIC_XXXX", ""):
+            assert denied(await ask(reader, code, pull_ext(topic, 0, 0) | browse)), topic
+    offset = {"topic": "orders", "queueId": "0", "commitOffset": "1", **browse}
+    for code in (
+        RequestCode.QUERY_CONSUMER_OFFSET,
+        RequestCode.UPDATE_CONSUMER_OFFSET,
+        RequestCode.POP_MESSAGE,
+        RequestCode.ACK_MESSAGE,
+    ):
+        assert denied(await ask(reader, code, offset)), code
+    await reader.close()
+
+
 async def test_a_message_is_sent_back_only_by_who_may_consume_it(broker: SingleBroker) -> None:
     """Its place alone could name any message: the topic that is told must be its own."""
 
@@ -252,6 +285,28 @@ async def test_nobody_makes_accounts_by_forwarding_from_an_address_of_the_white_
         ext = forwarded(make, "10.7.0.1:1", account)
         assert denied(await broker.ask(RequestCode.FORWARD, ext))
         await admin.close()
+
+
+async def test_a_server_that_asks_for_others_gives_them_nothing_by_its_address(
+    broker: SingleBroker,
+) -> None:
+    """The console asks so, and its node may have an address of the white list."""
+
+    await broker.create_topic("orders")
+    await put_account(broker, "writer-123", secretKey="writer-secret", topicPerms="orders=PUB")
+    change = RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG
+    assert (await broker.ask(change, {"globalWhiteAddrs": "10.0.0.*"})).code == 0
+    delete, ext = RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "orders"}
+    wrong = Credentials("writer-123", "other-secret")
+    for keys in (None, wrong, Credentials("writer-123", "writer-secret")):
+        client = RemotingClient(broker.loop, security=ClientSecurity(keys, on_behalf=True))
+        sent = await ask(client, RequestCode.SEND_MESSAGE_V2, send_ext("orders", 0), b"x")
+        assert denied(sent) is (keys is None or keys is wrong)
+        assert denied(await ask(client, delete, ext)), keys
+        await client.close()
+    listed = RemotingClient(broker.loop)
+    assert (await ask(listed, delete, ext)).code == 0
+    await listed.close()
 
 
 async def test_the_servers_of_the_cluster_are_trusted_and_others_are_not(

@@ -60,6 +60,13 @@ def test_an_address_in_the_white_list_needs_no_signature_and_has_the_permissions
         assert may(asked, table) is allowed
 
 
+def test_browsing_needs_the_topic_and_consuming_the_group_too() -> None:
+    table = {"writer-1": replace(WRITER, topics=(("wages", 2),))}
+    for topic, group, allowed in (("wages", "", True), ("wages", "g", False), ("x", "", False)):
+        asked = request(11, {"topic": topic, "consumerGroup": group})
+        assert may(asked, table) is allowed
+
+
 def test_a_body_or_a_field_that_was_changed_is_not_signed() -> None:
     asked = request(310, {"b": "wages", "e": "0"})
     assert may(asked, TABLE)
