@@ -48,6 +48,8 @@ from store.recovery.snapshot_install import (
     InstallPlan,
     SnapshotInstall,
     clear_vote_floor,
+    forget,
+    is_begun,
     read_vote_floor,
 )
 from store.replica_reads import ReplicaReads
@@ -322,24 +324,24 @@ class ReplicaStore(ReplicaReads):
         self, plan: InstallPlan, checkpoint_data: bytes, term_max: int
     ) -> SnapshotInstall:
         """Begins a refill beside this log; see :mod:`store.recovery.snapshot_install`."""
-        return SnapshotInstall.begin(
-            self._fs,
-            self._directory,
-            plan,
-            checkpoint_data,
-            term_max,
-            segment_size=self._log.segment_size,
-            min_free_bytes=self._log.min_free_bytes,
-        )
+        fs, directory, sizes = self._fs, self._directory, self._log_sizes
+        return SnapshotInstall.begin(fs, directory, plan, checkpoint_data, term_max, **sizes)
 
     def resume_snapshot_install(self) -> SnapshotInstall | None:
         """The refill that an earlier process began, if it is of use."""
-        return SnapshotInstall.resume(
-            self._fs,
-            self._directory,
-            segment_size=self._log.segment_size,
-            min_free_bytes=self._log.min_free_bytes,
-        )
+        return SnapshotInstall.resume(self._fs, self._directory, **self._log_sizes)
+
+    @property
+    def _log_sizes(self) -> dict[str, int]:
+        return {"segment_size": self._log.segment_size, "min_free_bytes": self._log.min_free_bytes}
+
+    def holds_snapshot_install(self) -> bool:
+        """Whether an earlier process may have begun a refill."""
+        return is_begun(self._fs, self._directory)
+
+    def forget_snapshot_install(self) -> None:
+        """Removes a refill that is of no use any more, and closed."""
+        forget(self._fs, self._directory)
 
     def read_vote_floor(self) -> int:
         """The entry that this replica must hold again before it may vote; -1 for none."""

@@ -233,7 +233,7 @@ class Batcher:
             self._lazy_timer = self._loop.call_later(LAZY_SECONDS, self._lazy_due)
 
     def refuse_messages(self, why: Callable[[int], ProposeError] | None) -> None:
-        """Refuses messages because the disk is full, or takes them again (None). Commands are
+        """Refuses messages because disks are full, or takes them again (None). Commands are
         taken: one of them may make room. ``why`` makes the error for a size."""
         self._reserve_for_messages = (
             self._reserve if why is None else partial(self._refuse_for_full_disk, why)

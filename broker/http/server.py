@@ -148,6 +148,8 @@ class HttpServer:
         )
         app[MEMORY] = memory
         app.on_response_prepare.append(protect)
+        snapshots = SnapshotHandler(self._context, self._limits)
+        app.on_startup.append(snapshots.start)
         cluster = ClusterHandler(self._context)
         produce = ProduceHandler(self._context, self._forwarder, self._limits)
         console = ConsoleRoutes(self._context, cluster)
@@ -170,7 +172,7 @@ class HttpServer:
                 web.get("/waiting", self._waiting),
                 web.get("/audit", self._audit),
                 web.get("/history", self._recent),
-                web.post("/snapshot", SnapshotHandler(self._context, self._limits).post),
+                web.post("/snapshot", snapshots.post),
                 web.post("/topics/{topic}/messages", produce.post),
                 web.get(
                     "/topics/{topic}/queues/{queue}/messages",

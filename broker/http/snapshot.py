@@ -5,6 +5,7 @@ directory in the request, the snapshot goes to a new one in ``snapshots/`` of th
 directory. Anybody may reach the port, so a requested directory must be below that one, or below a
 directory in ``snapshot_dirs`` of ``node.toml``, after links are resolved. It must be new or empty.
 A snapshot without a requested directory is removed if its client is gone before the answer.
+What an earlier process left incomplete in ``snapshots/`` is removed at the start.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import asyncio
 import logging
 import os
 import shutil
+from collections.abc import Iterator
 from dataclasses import asdict
 from http import HTTPStatus
 
@@ -27,7 +29,7 @@ from broker.limits import HttpLimits
 from store.errors import SnapshotError
 from store.io.disk_watermarks import DiskLevel, DiskSpace
 from store.snapshot import SNAPSHOTS, check_target_path
-from store.state.snapshot_manifest import Manifest
+from store.state.snapshot_manifest import MANIFEST_NAME, Manifest
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +41,15 @@ class SnapshotHandler:
         self._context = context
         self._limits = limits
         self._taking: set[asyncio.Future[tuple[str, Manifest]]] = set()
+
+    async def start(self, _app: web.Application) -> None:
+        """Removes the incomplete snapshots of earlier processes, in the background.
+
+        Nobody completes them, and their links keep segments that expire. What is begun from now on
+        is not among them, because its directory is chosen after the look.
+        """
+        places = SnapshotDirectories(self._context.config, self._limits)
+        self._context.node.snapshots.discard_found(places.incomplete)
 
     async def post(self, request: web.Request) -> web.Response:
         """See the module. A refusal is 403 or 409, with a hint what to do."""
@@ -125,6 +136,15 @@ class SnapshotDirectories:
         self._check_room(real)
         return real
 
+    def incomplete(self) -> list[str]:
+        """The snapshots in ``snapshots/`` without a manifest.
+
+        None if that is a link: somebody else may write there.
+        """
+        if os.path.islink(f"{self._data}/{SNAPSHOTS}"):
+            return []
+        return [path for path, names in _snapshots(self._own) if MANIFEST_NAME not in names]
+
     def _check_room(self, directory: str) -> None:
         existing = directory
         while not os.path.exists(existing):
@@ -156,9 +176,12 @@ def _is_below(path: str, directory: str) -> bool:
 
 def _count(directory: str) -> int:
     """The number of snapshots in a directory, complete or not."""
-    count = 0
-    for _, names, _ in os.walk(directory):
-        if "commitlog" in names:
-            count += 1
+    return sum(1 for _ in _snapshots(directory))
+
+
+def _snapshots(directory: str) -> Iterator[tuple[str, list[str]]]:
+    """The snapshots below a directory, complete or not, each with the names of its files."""
+    for path, names, files in os.walk(directory):
+        if path != directory and {"state", "commitlog"}.issubset(names):
+            yield path, files
             names.clear()
-    return count

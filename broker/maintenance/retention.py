@@ -7,6 +7,9 @@ A part that is too old or too large expires even if a member lacks it: that memb
 (``dledger/node/snapshot_receiver.py``). A part that a member is fetching is kept. Scheduled
 messages are kept, and everything behind them. Above the disk's second watermark the oldest segments
 expire in any case (:mod:`store.io.disk_watermarks`).
+
+The store times in a segment may be ahead, because a leader's clock was. Such a segment would stay,
+and everything behind it. So a segment is also as old as the time since a node first saw it closed.
 """
 
 from __future__ import annotations
@@ -74,6 +77,9 @@ class Retention:
         self._settings = settings
         self._needs = needs
         self._clock = RetentionClock(wall_clock, loop.time)
+        self._monotonic = loop.time
+        self._closed_at: dict[int, float] = {}
+        """By start of a segment: when this node first saw it closed and applied, in seconds."""
         self._fail = fail
         self._looks = Periodic(loop, CHECK_SECONDS, self._check)
 
@@ -89,6 +95,7 @@ class Retention:
 
     def _check(self) -> None:
         self._clock.now_ms()
+        self._note_closed()
         if not self._batcher.serving:
             return
         try:
@@ -115,15 +122,37 @@ class Retention:
         except ProposeError as error:
             log.warning("cannot expire old segments now: %s", error)
 
+    def _note_closed(self) -> None:
+        """Every node does this, because it may lead next. What is applied does not change."""
+        known, now, applied = self._closed_at, self._monotonic(), self._machine.applied_end
+        self._closed_at = {
+            span.start: known.get(span.start, now)
+            for span in self._store.segments()[:-1]
+            if span.end <= applied
+        }
+
+    def _newest_ms(self, start: int, now_ms: int) -> int | None:
+        """When the newest message of a segment came, by its store time and by :attr:`_closed_at`.
+
+        That goes by a clock that never jumps, so no message is older than it really is.
+        """
+        newest_ms, closed_at = self._machine.segment_times.get(start), self._closed_at.get(start)
+        if newest_ms is None or closed_at is None:
+            return newest_ms
+        return min(newest_ms, now_ms - int((self._monotonic() - closed_at) * 1000))
+
     def due_position(self) -> int:
         """The position below which the log may expire; 0 if nothing is due."""
         spans = self._store.segments()
-        times = self._machine.segment_times
-        stats = [SegmentStats(span.start, span.end, times.get(span.start)) for span in spans]
+        now_ms = self._clock.now_ms()
+        stats = [
+            SegmentStats(span.start, span.end, self._newest_ms(span.start, now_ms))
+            for span in spans
+        ]
         reserved_ms = self._settings.reserved_ms(self._policy.age_ms_max)
         policy = replace(self._policy, age_ms_max=reserved_ms)
         position = min(
-            expiry_position(stats, policy, now_ms=self._clock.now_ms()),
+            expiry_position(stats, policy, now_ms=now_ms),
             self._refilling_position(stats),
         )
         if position > self._machine.expired_position:

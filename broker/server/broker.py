@@ -267,6 +267,7 @@ class Broker(StateMachineListener):
         self.draining = Draining(loop, node, self.announcements.leads_elsewhere)
         self.forwarder.on_broker = self.draining.clients_changed
         node.health.on_level = self._disk_level_changed
+        node.health.on_refusal = batcher.refuse_messages
         node.removal.on_change = self.announcements.membership_changed
         node.state_divergence.on_wrong = self._state_diverged
 
@@ -390,8 +391,6 @@ class Broker(StateMachineListener):
         self.context.pop.refuse_all(WrongStateError())
 
     def _disk_level_changed(self, level: DiskLevel) -> None:
-        no_room = self.context.node.health.no_room
-        self.context.batcher.refuse_messages(no_room if level is DiskLevel.FULL else None)
         if level > DiskLevel.ROOM:
             self._retention.check_soon()
 

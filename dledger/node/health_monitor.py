@@ -9,6 +9,11 @@ preferred leader that is unhealthy does not get the leadership either.
 Only a leader needs the health of its peers, and anybody may lead next. So a node reports a change
 to all peers. An unchanged report is repeated only to the leader: from time to time, and at once to
 a new one.
+
+A leader refuses messages while its disk is full, or while so many voters say that they have no room
+that the others are no majority. Those still take entries then, because a disk counts as full before
+it is. What a voter said counts until it says otherwise or is silent for a while, and one that is
+silent stops no messages.
 """
 
 from __future__ import annotations
@@ -23,6 +28,7 @@ from dledger.node.lifecycle import Lifecycle
 from dledger.node.log_writer import LogWriter
 from dledger.raft.core import Raft
 from dledger.raft.health import OwnHealth
+from dledger.raft.quorum import VoteResult, joint_vote_result
 from dledger.wire.service_messages import HealthReport, ServiceMessage
 from store.io.disk_watermarks import DiskLevel, DiskSpace, DiskWatermarks
 from store.replica import ReplicaStore
@@ -87,6 +93,11 @@ class HealthMonitor:
         self.damaged = not core.own_health.intact
         self.on_level: Callable[[DiskLevel], None] = lambda _level: None
         """Called with the level of the disk when it changes."""
+        self.on_refusal: Callable[[Callable[[int], NoRoomError] | None], None] = lambda _why: None
+        """Called when messages must be refused, with what makes the error for a size in bytes; with
+        None when they may be taken again."""
+        self._refuses: tuple[bool, tuple[str, ...]] = (False, ())
+        """Whether the own disk is full, and else the voters without whom there is no majority."""
         self._core = core
         self._store = store
         self._writer = writer
@@ -125,7 +136,12 @@ class HealthMonitor:
     @property
     def report(self) -> HealthReport:
         """What the peers are told."""
-        return _report(self._own())
+        own = self._own()
+        return HealthReport(
+            room=self.level is not DiskLevel.FULL,
+            prompt=own.prompt and not self._stops,
+            whole=own.intact and own.agrees,
+        )
 
     def _own(self) -> OwnHealth:
         return OwnHealth(
@@ -149,6 +165,31 @@ class HealthMonitor:
             f"or {100 - self.watermarks.full_percent} % of the disk if that is more, "
             f"up to {self.watermarks.enough_bytes >> 20} MiB",
         )
+
+    def _look_for_room(self) -> None:
+        """Refuses messages, or takes them again."""
+        full = self.level is DiskLevel.FULL
+        without = () if full else self._voters_without_room()
+        if (full, without) == self._refuses:
+            return
+        self._refuses = full, without
+        if without:
+            names = " and ".join(without)
+            why = f"{names} say that they have no room, and the other voters are no majority"
+            log.warning("%s refuses messages: %s", self._core.node, why)
+            self.on_refusal(lambda size: NoRoomError(size, why))
+        else:
+            self.on_refusal(self.no_room if full else None)
+
+    def _voters_without_room(self) -> tuple[str, ...]:
+        """On a leader, the voters who said so lately; none if the others are a majority."""
+        core = self._core
+        if not core.leads:
+            return ()
+        reports = {peer: self.peer_report(peer) for peer in core.other_voters}
+        without = {peer: False for peer, told in reports.items() if told and not told.room}
+        lost = joint_vote_result(core.configuration.quorums, without) is VoteResult.LOST
+        return tuple(sorted(without)) if lost else ()
 
     def peer_report(self, peer: str) -> HealthReport | None:
         """What a peer said lately."""
@@ -191,8 +232,8 @@ class HealthMonitor:
             self._hand_over(others)
 
     def stops(self) -> None:
-        """This node stops: it hands over if it leads. Until it has ended it follows and votes, but
-        it reports no room, so a preferred leader does not get the leadership back."""
+        """This node stops: it hands over if it leads. Until it has ended it follows and votes. But
+        it reports that it should not lead: a preferred leader does not get the leadership back."""
         if self._core.leads:
             self.hand_over()
             self._advance()
@@ -204,6 +245,7 @@ class HealthMonitor:
             return
         self._timer = self._loop.call_later(LOOK_SECONDS, self._tick)
         self._look_for_stall()
+        self._look_for_room()
         if self.stalled:
             self._give_way()
         if not self._looking:
@@ -247,6 +289,7 @@ class HealthMonitor:
             },
         )
         self.on_level(level)
+        self._look_for_room()
         self._changed()
 
     def _look_for_stall(self) -> None:
@@ -268,9 +311,8 @@ class HealthMonitor:
 
     def _changed(self) -> None:
         """Acts on what is known."""
-        core, now, own = self._core, self._loop.time(), self._own()
-        core.health_changed(own)
-        report = _report(own)
+        core, now, report = self._core, self._loop.time(), self.report
+        core.health_changed(self._own())
         leader = core.leader
         if report != self._reported:
             told = core.peers
@@ -329,7 +371,3 @@ class HealthMonitor:
             and progress.connected
             and progress.match_index >= core.commit_index
         )
-
-
-def _report(own: OwnHealth) -> HealthReport:
-    return HealthReport(room=own.room, prompt=own.prompt, whole=own.intact and own.agrees)

@@ -349,7 +349,7 @@ class Node:
         self.health.state_wrong()
 
     def _look(self) -> None:
-        self.snapshot_receiver.check_vote_floor()
+        self.snapshot_receiver.look()
         self.snapshot_sender.look()
         self.removal.look(self._loop.time())
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -71,6 +71,18 @@ class OnlineSnapshots:
                 log.warning("the snapshot %s cannot be removed: %s", target, error)
 
         self._background.submit(lambda: self._store.discard_snapshot(target), ended)
+
+    def discard_found(self, find: Callable[[], Sequence[str]]) -> None:
+        """Removes the snapshots that ``find`` names, in the background; it may read the disk."""
+
+        def found(targets: Sequence[str] | None, error: BaseException | None) -> None:
+            if error is not None:
+                log.warning("cannot look for incomplete snapshots: %s", error)
+            for target in targets or ():
+                log.warning("the snapshot %s is not complete: it is removed", target)
+                self.discard(target)
+
+        self._background.submit(find, found)
 
     async def _run(self, work: Callable[[], T]) -> T:
         waiter: asyncio.Future[T] = self._loop.create_future()

@@ -40,6 +40,8 @@ DAMAGE_LISTED_MAX = 20
 ROWS_REPAIRED_MAX = 256
 """Rows rebuilt at a time: each is synced, and other work waits for it."""
 
+CUT_PAUSE_SECONDS = 1.0
+"""Pace: after a read of a segment that is cut short failed."""
 
 COMPARE_PAUSE_SECONDS = 1.0
 """Pace: after a comparison that failed, or found nothing wrong with derived files. The disk may be
@@ -142,19 +144,31 @@ class Scrubber:
             self._timer = None
 
     def _read_cut(self) -> None:
+        if self._timer is None or self._lifecycle.failure is not None:
+            return
+        store = self._store
+        held = range(store.first_index, store.last_index + 1)
+        self._cut = [
+            (max(first, held.start), min(last, held.stop - 1))
+            for first, last in self._cut
+            if first < held.stop and last >= held.start
+        ]
         self._changed()
-        if self._cut and self._timer is not None and self._lifecycle.failure is None:
-            store, (first, last) = self._store, self._cut[0]
+        if self._cut:
+            first, last = self._cut[0]
             self._background.submit(
                 lambda: store.check_entries(first, last, PIECE_BYTES), self._cut_read
             )
 
     def _cut_read(self, checked: CheckedRange | None, error: BaseException | None) -> None:
+        if self._failed(error) or checked is None:
+            # What it holds is as unknown as before.
+            self._loop.call_later(CUT_PAUSE_SECONDS, self._read_cut)
+            return
         _, last = self._cut.pop(0)
-        if not self._failed(error) and checked is not None:
-            if checked.next_index <= last:
-                self._cut.insert(0, (checked.next_index, last))
-            self._found(checked)
+        if checked.next_index <= last:
+            self._cut.insert(0, (checked.next_index, last))
+        self._found(checked)
         self._read_cut()
 
     def suspect(self, index: int) -> None:

@@ -67,11 +67,32 @@ class SnapshotReceiver:
         self._source = ""
         self._busy = False
         self._looked = False
+        self._was_begun = store.holds_snapshot_install()
         self._install: SnapshotInstall | None = None
         self._logged_at = 0.0
         self.vote_floor = vote_floor
         """The last entry that this node may have confirmed before a snapshot install; -1 for none.
         """
+
+    def look(self) -> None:
+        """Removes what was gathered once the own log has caught up: no notice comes any more then.
+        The first look finds what an earlier process gathered."""
+        self.check_vote_floor()
+        if self._busy:
+            return
+        if self._was_begun and not self._looked:
+            self._resume(lambda: self._pause() if self._install else self._drop())
+        elif self._caught_up:
+            self._drop()
+
+    @property
+    def _caught_up(self) -> bool:
+        """Whether the own log has what is being gathered."""
+        return (
+            self._install is not None
+            and self._core.commit_index >= self._install.plan.checkpoint_index
+            and not self._diverged()
+        )
 
     def check_vote_floor(self) -> None:
         """Votes again once this node holds durably all that it may ever have confirmed."""
@@ -127,27 +148,31 @@ class SnapshotReceiver:
         """Begins, or goes on with what was gathered before."""
         if self._busy:
             return
-        self._busy = True
         self._source = source
         if self._looked:
+            self._busy = True
             self._next()
-            return
-        self._looked = True
-        self._background.submit(self._store.resume_snapshot_install, self._resumed)
+        else:
+            self._resume(self._next)
 
-    def _resumed(self, install: SnapshotInstall | None, error: BaseException | None) -> None:
-        if not self._failed(error):
-            self._install = install
-            if install is not None:
-                log.info("%s goes on refilling with %s", self._core.node, install.plan)
-            self._next()
+    def _resume(self, then: Callable[[], None]) -> None:
+        """Finds what an earlier process gathered."""
+        self._busy = self._looked = True
+
+        def found(install: SnapshotInstall | None, error: BaseException | None) -> None:
+            if not self._failed(error):
+                self._install = install
+                if install is not None:
+                    log.info("%s has begun to refill with %s", self._core.node, install.plan)
+                then()
+
+        self._background.submit(self._store.resume_snapshot_install, found)
 
     def _next(self) -> None:
         """Asks for the next missing piece."""
-        install, core = self._install, self._core
-        caught_up = install is not None and core.commit_index >= install.plan.checkpoint_index
-        if caught_up and not self._diverged():
-            self._drop()  # the own log has caught up meanwhile
+        install = self._install
+        if self._caught_up:
+            self._drop()
         elif install is None:
             CheckpointFetch(self._calls, self._source, self._checkpoint_came, self._pause)
         elif install.ended:
@@ -188,11 +213,16 @@ class SnapshotReceiver:
         self._busy = False
 
     def _drop(self) -> None:
-        """Drops what was gathered: it is of no use any more."""
+        """Removes what was gathered: it is of no use any more, and takes room."""
         if self._install is not None:
             self._install.close()
         self._install = None
+        self._background.submit(self._store.forget_snapshot_install, self._forgotten)
         self._pause()
+
+    def _forgotten(self, _none: None, error: BaseException | None) -> None:
+        if error is not None:
+            self._lifecycle.fail(FatalDiskError(f"removing a refill failed: {error}"))
 
     def _failed(self, error: BaseException | None) -> bool:
         """Whether something went wrong. Every error but a full disk and bad entries stops the

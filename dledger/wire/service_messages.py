@@ -15,9 +15,9 @@ from store.log.entry import Entry
 
 @dataclass(frozen=True, slots=True)
 class HealthReport:
-    """The health of the sender. ``room``: its disk has room for messages, and it does not stop.
-    ``prompt``: the disk answers in time. ``whole``: everything below its commit index is there, and
-    is the group's."""
+    """The health of the sender. ``room``: its disk has room for messages. ``prompt``: the disk
+    answers in time, and the sender does not stop. ``whole``: everything below its commit index is
+    there, and is the group's."""
 
     room: bool
     prompt: bool
@@ -32,8 +32,8 @@ class HealthReport:
     def unhealthy_reason(self) -> str:
         """For people."""
         reasons = (
-            (self.room, "the disk is full, or the node stops"),
-            (self.prompt, "the disk does not answer"),
+            (self.room, "the disk is full"),
+            (self.prompt, "the disk does not answer, or the node stops"),
             (self.whole, "something in the log is damaged, or the state is wrong"),
         )
         return ", ".join(reason for well, reason in reasons if not well)

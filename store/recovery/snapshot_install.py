@@ -12,7 +12,7 @@ What was received survives a crash, and receiving goes on behind it. If ``comple
 replica is opened, the refill replaces the replica's log, mark and checkpoint. Each step of that can
 be repeated, and ``complete`` is removed last. So a crash in between leads to the same result. Term
 and vote stay. Derived files are removed; ``state/rebuild`` says that they must be rebuilt from the
-log (:mod:`store.index_rebuild`).
+log (:mod:`store.index_rebuild`). A refill that is no longer needed is removed.
 
 A plan is the MessagePack array ``[first index, first position, index of the checkpoint]``. The
 record ``complete`` adds the *vote floor*: the last entry that the replica held before. The replica
@@ -113,7 +113,7 @@ class SnapshotInstall:
             raise DamagedError(path, 16, f"not the checkpoint of the plan {plan}")
         if checkpoint.term > term_max:
             raise DamagedError(path, 16, f"of term {checkpoint.term}, when term {term_max} is led")
-        _forget(fs, directory)
+        forget(fs, directory)
         log_bytes = checkpoint.end_position - plan.first_position
         _check_room(fs, directory, log_bytes + len(checkpoint_data), min_free_bytes)
         fs.make_directories(f"{refill}/commitlog")
@@ -222,7 +222,7 @@ def install(fs: FileSystem, directory: str) -> bool:
         data = read_checked_file(fs, path)
         checkpoint = decode_checkpoint(data, path)
     except DamagedError:
-        _forget(fs, directory)
+        forget(fs, directory)
         raise
     plan = InstallPlan(*planned)
     raise_term(fs, f"{state}/{VOTE_NAME}", checkpoint.term)
@@ -249,7 +249,7 @@ def install(fs: FileSystem, directory: str) -> bool:
         if name.startswith(NAME_PREFIX):
             fs.remove(f"{state}/{name}")
     replace_file(fs, state, f"{NAME_PREFIX}{checkpoint.index:020d}", data)
-    _forget(fs, directory)
+    forget(fs, directory)
     return True
 
 
@@ -305,7 +305,12 @@ def _check_room(fs: FileSystem, directory: str, size: int, min_free_bytes: int) 
         )
 
 
-def _forget(fs: FileSystem, directory: str) -> None:
+def is_begun(fs: FileSystem, directory: str) -> bool:
+    """Whether there is a refill, or what is left of one that was being removed."""
+    return fs.exists(f"{directory}/{REFILL_NAME}")
+
+
+def forget(fs: FileSystem, directory: str) -> None:
     """Removes a refill. After a crash in between, no part of it counts as a complete one."""
     refill = f"{directory}/{REFILL_NAME}"
     if not fs.exists(refill):

@@ -114,6 +114,45 @@ async def test_without_a_directory_a_node_makes_one_of_its_own(
         assert verify_replica(OsFileSystem(), each).findings == []
 
 
+async def test_what_an_earlier_process_left_incomplete_is_removed_at_the_start(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
+    """Its links would keep the whole log, and the ninth snapshot would be refused."""
+    own, linked = tmp_path / "data/snapshots", tmp_path / "linked"
+    for incomplete in (own / "1-0", own / "today/n0", linked / "n0"):
+        for part in ("state", "commitlog"):
+            (incomplete / part).mkdir(parents=True)
+        (incomplete / "commitlog/00000000000000000000").write_bytes(b"a link to a segment")
+    (own / "elsewhere").symlink_to(linked)
+    async with running_site(loop, tmp_path / "data") as site:
+        await site.post("orders", {"body": "a"})
+        status, answer = await take(site)
+        assert status == 200, answer
+        assert {each.name for each in own.iterdir()} == {
+            "today",
+            "elsewhere",
+            Path(answer["directory"]).name,
+        }
+        assert not (own / "today/n0").exists()
+        assert (linked / "n0/commitlog/00000000000000000000").exists()
+    async with running_site(loop, tmp_path / "data") as site:
+        assert (await take(site))[0] == 200
+        assert verify_replica(OsFileSystem(), answer["directory"]).findings == []
+
+
+async def test_a_directory_of_others_keeps_what_is_incomplete(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
+    (tmp_path / "data").mkdir()
+    for part in ("state", "commitlog"):
+        (tmp_path / "disk/n1" / part).mkdir(parents=True)
+    (tmp_path / "data/snapshots").symlink_to(tmp_path / "disk")
+    async with running_site(loop, tmp_path / "data") as site:
+        await site.post("orders", {"body": "a"})
+        assert (await take(site))[0] == 200
+    assert (tmp_path / "disk/n1/commitlog").exists()
+
+
 @pytest.mark.parametrize(
     ("directory", "status", "what"),
     [

@@ -93,6 +93,47 @@ async def test_the_times_of_segments_survive_a_restart(loop: NetworkedLoop, tmp_
         assert (await bounds(broker))[0] > 0
 
 
+async def test_store_times_that_are_ahead_stop_nothing_for_longer_than_the_age(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
+    """A leader's clock was a year ahead for a moment, and the first segment holds a message of it.
+
+    All later messages have times behind that one, too. No segment goes before its time.
+    """
+    async with running_broker(
+        loop, tmp_path, retention=BY_AGE, clock_runs=True, **SETTINGS
+    ) as broker:
+        await broker.create_topic("orders")
+        broker.now_ms += 365 * 24 * HOUR_MS
+        await broker.send("orders", 0, b"from next year")
+        broker.now_ms -= 365 * 24 * HOUR_MS
+        await fill(broker, 20)
+        newest = broker.broker.context.node.store.segments()[-1].start
+        assert broker.broker.context.machine.segment_times[newest] > broker.now_ms + HOUR_MS
+        await asyncio.sleep(AGE_MS / 1000 - 100)
+        assert (await bounds(broker))[0] == 0
+        await asyncio.sleep(100 + CHECK_SECONDS)
+        first, end = await bounds(broker)
+        assert 0 < first < end
+        assert broker.broker.context.node.store.segments()[0].start == newest
+
+
+async def test_the_age_of_a_closed_segment_begins_when_its_last_entry_is_applied(
+    loop: NetworkedLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before that another leader may replace it by younger entries."""
+    async with running_broker(loop, tmp_path, retention=BY_AGE, **SETTINGS) as broker:
+        await broker.create_topic("orders")
+        await fill(broker, 20)
+        retention = broker.broker._retention
+        retention._closed_at.clear()
+        machine = broker.broker.context.machine
+        for applied, closed in ((SEGMENT - 1, []), (2 * SEGMENT, [0, SEGMENT])):
+            monkeypatch.setattr(machine, "applied_end", applied)
+            retention._note_closed()
+            assert [*retention._closed_at] == closed
+
+
 async def test_a_log_within_its_bounds_is_left_alone(loop: NetworkedLoop, tmp_path: Path) -> None:
     async with running_broker(loop, tmp_path, retention=BY_SIZE, **SETTINGS) as broker:
         await broker.create_topic("orders")

@@ -6,6 +6,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from store.io.disk_watermarks import DiskWatermarks
 from store.io.os_filesystem import OsFileSystem
@@ -56,6 +58,22 @@ async def test_messages_are_refused_with_a_code_while_the_disk_is_full_and_reads
         assert stored.code == ResponseCode.SUCCESS
         disk.used_percent = 89
         await asyncio.sleep(2)
+        assert (await broker.send("orders", 0, b"after")).code == ResponseCode.SUCCESS
+
+
+async def test_messages_are_refused_while_too_few_voters_have_room_and_taken_again(
+    loop: NetworkedLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running_broker(loop, tmp_path, **SETTINGS) as broker:
+        await broker.create_topic("orders")
+        health = broker.broker.context.node.health
+        with monkeypatch.context() as patched:
+            patched.setattr(health, "_voters_without_room", lambda: ("n1", "n2"))
+            await asyncio.sleep(1)
+            refused = await broker.send("orders", 0, b"while")
+            assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
+            assert "n1 and n2 say that they have no room" in str(refused.remark)
+        await asyncio.sleep(1)
         assert (await broker.send("orders", 0, b"after")).code == ResponseCode.SUCCESS
 
 

@@ -122,6 +122,7 @@ async def test_a_leader_that_stops_hands_over_and_does_not_want_the_leadership_b
     await asyncio.sleep(0.1)
     assert member.peers.told[-2:] == ["n1", "n2"]
     assert not member.peers.heard[-1].healthy
+    assert member.peers.heard[-1].room, "without it, some groups would refuse messages"
     await asyncio.sleep(2)
     assert not member.leads
 
@@ -182,6 +183,72 @@ async def test_a_disk_with_room_again_is_seen_without_a_restart(member: Member) 
     await asyncio.sleep(2)
     assert levels == [DiskLevel.FULL, DiskLevel.ROOM]
     assert member.peers.heard[-1].healthy
+
+
+NO_ROOM = HealthReport(room=False, prompt=True, whole=True)
+
+
+async def test_a_leader_refuses_messages_while_the_voters_with_room_are_no_majority(
+    member: Member,
+) -> None:
+    refusals: list[str] = []
+    member.node.health.on_refusal = lambda why: refusals.append(str(why(9)) if why else "")
+    member.peers.reports.update(n1=NO_ROOM, n2=FIT)
+    await asyncio.sleep(10)
+    assert refusals == [], "one disk that is full, or a node that tells so wrongly, stops nothing"
+    member.peers.reports["n2"] = NO_ROOM
+    await asyncio.sleep(1)
+    (refusal,) = refusals
+    assert refusal.endswith(
+        "9 bytes: n1 and n2 say that they have no room, and the other voters are no majority"
+    )
+    member.peers.reports["n1"] = FIT
+    await asyncio.sleep(1)
+    assert refusals[1:] == [""]
+
+
+async def test_what_a_voter_said_of_its_disk_stops_messages_only_for_a_while(
+    member: Member,
+) -> None:
+    refused: list[bool] = []
+    member.node.health.on_refusal = lambda why: refused.append(why is not None)
+    member.peers.reports.update(n1=NO_ROOM, n2=NO_ROOM)
+    await asyncio.sleep(10)
+    assert refused == [True]
+    del member.peers.reports["n2"]
+    await asyncio.sleep(2)
+    assert refused == [True]
+    await asyncio.sleep(2)
+    assert refused == [True, False]
+
+
+async def test_a_leader_that_leads_no_more_refuses_no_messages_for_its_peers(
+    member: Member,
+) -> None:
+    refused: list[bool] = []
+    member.node.health.on_refusal = lambda why: refused.append(why is not None)
+    member.peers.reports.update(n1=NO_ROOM, n2=NO_ROOM)
+    await asyncio.sleep(1)
+    member.node.driver.on_message("n1", Heartbeat(member.node.core.term + 1, -1))
+    for _ in range(4):
+        await asyncio.sleep(0.2)
+        member.node.driver.on_message("n1", Heartbeat(member.node.core.term, -1))
+    assert refused == [True, False]
+
+
+async def test_an_own_full_disk_is_the_reason_even_if_peers_have_no_room(member: Member) -> None:
+    refusals: list[str] = []
+    member.node.health.on_refusal = lambda why: refusals.append(str(why(9)) if why else "")
+    member.peers.reports.update(n1=NO_ROOM, n2=NO_ROOM)
+    await asyncio.sleep(1)
+    member.fs.capacity = member.fs.used_bytes() + 10
+    await asyncio.sleep(1)
+    assert "n1 and n2" in refusals[0]
+    assert "MiB must stay free" in refusals[1]
+    member.fs.capacity = None
+    await asyncio.sleep(1)
+    assert "n1 and n2" in refusals[2]
+    assert len(refusals) == 3
 
 
 async def test_a_damaged_node_campaigns_only_where_all_others_are_damaged_too(

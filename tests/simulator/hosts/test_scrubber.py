@@ -11,7 +11,10 @@ from dledger.raft.raft_state import Role
 from simulator.hosts.disk_host import DIRECTORY
 from simulator.hosts.host import Host
 from simulator.worlds.cluster import Cluster
+from store.errors import OutOfDescriptorsError, OutOfRangeError, StoreError
+from store.log.entry_repair import CheckedRange
 from store.log.layout import segment_name, segment_start
+from store.replica import ReplicaStore
 from tests.simulator.hosts.test_host import others, restarted, run, serving, settle
 
 
@@ -134,11 +137,7 @@ def test_what_a_segment_has_lost_counts_as_damaged_from_the_start(kept: int | No
         host = others(cluster, leader)[0]
         assert host.node is not None
         before = host.node
-        await cluster.until(
-            lambda: before.store.end_position > 2 * host.segment_size, "two segments are full"
-        )
-        before.checkpointer.checkpoint()
-        await cluster.pass_time(2.0)
+        await checkpoint_behind_two_segments(cluster, host)
         checkpoint = before.store.recovered.checkpoint
         host.note_damage()
         host.crash()
@@ -164,6 +163,52 @@ def test_what_a_segment_has_lost_counts_as_damaged_from_the_start(kept: int | No
         await settle(cluster)
 
     run(script)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [OutOfDescriptorsError("a file cannot be opened now"), OutOfRangeError("it has expired")],
+    ids=["no descriptors", "expired meanwhile"],
+)
+def test_a_cut_segment_that_cannot_be_read_counts_as_damage_until_it_was_read(
+    monkeypatch: pytest.MonkeyPatch, error: StoreError
+) -> None:
+    def lacking(_store: ReplicaStore, _first: int, _last: int, _bytes_max: int) -> CheckedRange:
+        raise error
+
+    async def script(cluster: Cluster[Any]) -> None:
+        leader = await serving(cluster)
+        host = others(cluster, leader)[0]
+        await checkpoint_behind_two_segments(cluster, host)
+        host.note_damage()
+        host.crash()
+        host.fs.cut(f"{DIRECTORY}/commitlog/{segment_name(0)}", 100)
+        boot = host.boot
+        with monkeypatch.context() as patched:
+            patched.setattr(ReplicaStore, "check_entries", lacking)
+            host.start()
+            await cluster.until(lambda: restarted(host, boot), "it is opened")
+            node = host.node
+            assert node is not None
+            await cluster.pass_time(2.5)
+            assert node.scrubber.damage_summary
+            assert not node.health.report.whole
+        await cluster.until(lambda: node.health.report.whole, "it is mended")
+        assert node.scrubber.repaired
+        await settle(cluster)
+
+    run(script)
+
+
+async def checkpoint_behind_two_segments(cluster: Cluster[Any], host: Host) -> None:
+    """What lies below it is not read as the log is opened."""
+    node = host.node
+    assert node is not None
+    await cluster.until(
+        lambda: node.store.end_position > 2 * host.segment_size, "two segments are full"
+    )
+    node.checkpointer.checkpoint()
+    await cluster.pass_time(2.0)
 
 
 def test_of_much_damage_the_first_is_told_and_how_much_more_there_is() -> None:

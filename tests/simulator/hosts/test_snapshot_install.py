@@ -12,7 +12,9 @@ from simulator.engine.disk import Fault
 from simulator.hosts.host import Host
 from simulator.hosts.observed_host import Ending
 from simulator.worlds.cluster import Cluster
-from store.recovery.snapshot_install import SnapshotInstall
+from store.recovery.snapshot_install import InstallPlan, SnapshotInstall
+from store.state.checkpoint import NAME_PREFIX
+from tests.simulator.hosts.test_durable_state import cut_off
 from tests.simulator.hosts.test_host import leader_of, others, run, serving, settle
 
 
@@ -164,3 +166,73 @@ def test_the_leader_may_change_while_a_follower_is_refilled() -> None:
         await settle(cluster)
 
     assert run(script).marks["refilled by a peer"] == 1
+
+
+def newest_checkpoint(host: Host) -> tuple[InstallPlan, bytes]:
+    """A refill up to it, and its file."""
+    assert host.node is not None
+    store = host.node.store
+    newest = store.checkpoints.newest
+    assert newest is not None
+    path = f"/data/state/{NAME_PREFIX}{newest.index:020d}"
+    return InstallPlan(*store.beginning(), newest.index), host.fs.visible_bytes(path)
+
+
+def is_gathered(host: Host) -> bool:
+    """Whether a part of a refill is on the disk."""
+    return host.fs.exists("/data/refill")
+
+
+def test_a_refill_is_removed_once_the_own_log_has_caught_up() -> None:
+    """Its leader went, and the next one has all that the follower lacks: no notice comes."""
+
+    async def script(cluster: Cluster[Any]) -> None:
+        leader = await serving(cluster)
+        away = others(cluster, leader)[0]
+        node = away.node
+        assert node is not None
+        assert leader.node is not None
+        cut_off(cluster, away)
+        committed, checkpoints = node.core.commit_index, leader.node.store.checkpoints
+        await cluster.until(
+            lambda: checkpoints.newest is not None and checkpoints.newest.index > committed,
+            "a checkpoint is ahead",
+        )
+        plan, data = newest_checkpoint(leader)
+        begun = node.store.begin_snapshot_install(plan, data, node.core.term)
+        node.snapshot_receiver._install = begun
+        await cluster.pass_time(5.0)
+        assert is_gathered(away)
+        cluster.heal_network()
+        await cluster.until(lambda: not is_gathered(away), "it is removed")
+        assert node.snapshot_receiver.progress is None
+        assert node.core.commit_index >= plan.checkpoint_index
+        await settle(cluster)
+        assert away.node is node
+
+    run(script)
+
+
+@pytest.mark.parametrize("removed", [(), ("plan",)], ids=["whole", "half removed"])
+def test_a_refill_of_an_earlier_process_that_is_not_needed_is_removed(
+    removed: tuple[str, ...],
+) -> None:
+    async def script(cluster: Cluster[Any]) -> None:
+        leader = await serving(cluster)
+        host = others(cluster, leader)[0]
+        assert leader.node is not None
+        checkpoints = leader.node.store.checkpoints
+        await cluster.until(lambda: checkpoints.newest is not None, "there is a checkpoint")
+        plan, data = newest_checkpoint(leader)
+        assert host.node is not None
+        host.node.store.begin_snapshot_install(plan, data, leader.node.core.term)
+        for name in removed:
+            host.fs.vanish(f"/data/refill/{name}")
+        host.crash()
+        await cluster.until(lambda: host.node is not None, "it is started again")
+        await cluster.until(lambda: not is_gathered(host), "it is removed")
+        assert host.node is not None
+        assert host.node.snapshot_receiver.progress is None
+        await settle(cluster)
+
+    assert "refilled by a peer" not in run(script).marks
