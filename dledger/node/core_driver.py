@@ -46,6 +46,9 @@ from store.quoting import FROM_OUTSIDE
 
 log = logging.getLogger(__name__)
 
+TIMER_SECONDS = 0.001
+"""The shortest time that uvloop waits."""
+
 
 class CoreDriver:
     """Of one node; the handler of its transport. On the event loop."""
@@ -231,9 +234,15 @@ class CoreDriver:
             self._timer = self._loop.call_at(deadline, self._on_timer)
 
     def _on_timer(self) -> None:
+        now = self._loop.time()
+        if now < self._timer_at:
+            # uvloop rounds to milliseconds, so it is early. A call for the rest would be rounded to
+            # none, and come again and again until then.
+            self._timer = self._loop.call_later(TIMER_SECONDS, self._on_timer)
+            return
         self._timer = None
         if self._lifecycle.alive:
-            self.core.tick(self._loop.time())
+            self.core.tick(now)
             self.advance()
 
     def _announce(self) -> None:
