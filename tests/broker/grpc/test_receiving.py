@@ -18,6 +18,7 @@ from broker.grpc.forwarding import GrpcForwarder
 from broker.grpc.protocol import definition_pb2 as df
 from broker.grpc.protocol import service_pb2 as pb
 from broker.grpc.protocol.definition_pb2 import Code, FilterType
+from broker.grpc.statuses import NoAnswerError
 from broker.limits import CONSUME, GRPC
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.frame import FRAME_BODY_SIZE_MAX
@@ -130,11 +131,14 @@ async def follower(loop: NetworkedLoop, service: SingleService) -> AsyncIterator
     await forwarder.close()
 
 
-def forwarded(follower: GrpcForwarder, **changed: Any) -> asyncio.Task[Any]:
-    """A receive call of a client at the follower, which waits for 20 s."""
+def forwarded(
+    follower: GrpcForwarder, *, seconds: float | None = 30.0, **changed: Any
+) -> asyncio.Task[Any]:
+    """A receive call of a client at the follower, which waits for 20 s. ``seconds``: its
+    deadline."""
     long = {"long_polling_timeout": Duration(seconds=20)}
     body = receiving(**(long | changed)).SerializeToString()
-    call = Call("ReceiveMessage", METADATA, CLIENT, seconds=30.0)
+    call = Call("ReceiveMessage", METADATA, CLIENT, seconds=seconds)
     return asyncio.ensure_future(follower.forward(call, body))
 
 
@@ -170,6 +174,40 @@ async def test_a_call_that_is_cancelled_at_once_leaves_nothing_behind(
     assert len(connection._pending.waiting) == 1
     assert len(service.context.pop.held) == 1
     kept.cancel()
+
+
+async def test_the_leader_answers_a_receive_without_a_deadline_while_the_follower_waits(
+    service: SingleService, follower: GrpcForwarder
+) -> None:
+    await service.broker.create_topic("orders", queues=1)
+    answers = await forwarded(follower, seconds=None)
+    (status,) = [pb.ReceiveMessageResponse.FromString(each).status for each in answers]
+    assert status.code == Code.MESSAGE_NOT_FOUND
+    assert not service.context.pop.held
+    waiting = forwarded(follower, seconds=None)
+    await asyncio.sleep(1)
+    await service.broker.send("orders", 0, b"x")
+    assert len(await waiting) == 3
+
+
+async def test_a_call_for_which_the_follower_waits_no_longer_ends_at_the_leader(
+    service: SingleService, follower: GrpcForwarder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it received would be invisible, and nobody would have it."""
+    ended = list[str]()
+
+    async def receive(_request: object) -> None:
+        try:
+            await asyncio.sleep(1000)
+        finally:
+            ended.append("cancelled")
+
+    monkeypatch.setattr(service.context.pop, "receive", receive)
+    with pytest.raises(NoAnswerError):
+        await forwarded(follower, seconds=1.0)
+    assert not ended
+    await asyncio.sleep(0.1)
+    assert ended == ["cancelled"]
 
 
 @pytest.mark.parametrize("number", ["7", ""])
