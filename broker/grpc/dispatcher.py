@@ -67,7 +67,8 @@ class Method:
     repeatable: bool = False
     """Whether the call is idempotent, so that it is retried if its outcome is unknown."""
     has_bodies: bool = False
-    """Whether most of a request are bodies of messages, which take no more memory decoded."""
+    """Whether most of a request are bodies of messages, which take no more memory decoded. The
+    handler holds what the rest takes."""
 
     def memory(self, body: bytes) -> int:
         """The bytes that a request takes while it is in progress."""

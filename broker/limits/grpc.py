@@ -37,7 +37,8 @@ class GrpcLimits:
 
     bytes_max: int = 64 << 20
     """Bytes of the requests in progress; above that further ones are refused as busy. Sends count
-    after decompression, other requests 24 times: decoded they may take so much."""
+    after decompression, and with 112 bytes for each property; other requests 24 times: decoded they
+    may take so much."""
 
     unread_max: int = 256 << 20
     """Bytes of answers, and of commands in streams, that clients have not read, of all connections.
