@@ -13,6 +13,10 @@ class GrpcLimits:
     """Calls whose answer the client has not read yet, of all connections; further ones are refused
     as busy."""
 
+    receives_max: int = 3_072
+    """Of these calls, receives and pulls, which may wait for messages; further ones are refused as
+    busy. The others are left for sends, acknowledgements and heartbeats."""
+
     streams_max: int = 4_096
     """Telemetry streams: each client has one. Each takes about 50 KB."""
 

@@ -162,6 +162,27 @@ async def test_beyond_what_is_unread_large_answers_are_refused_and_sends_are_not
     assert len(answers) == 1 + 4 + 1
 
 
+async def test_waiting_receives_leave_room_for_other_calls(service: SingleService) -> None:
+    await stored(service)
+    port, budget = Port(service), service.service.dispatcher.budget
+    budget.limits = replace(GRPC, calls_max=3, receives_max=2)
+    waiting = [asyncio.ensure_future(port.stream("ReceiveMessage", receiving())) for _ in range(2)]
+    await asyncio.sleep(0.1)
+    (refused,), context = await port.stream("PullMessage", pulling())
+    context.end()
+    status = pb.PullMessageResponse.FromString(refused).status
+    assert status.code == Code.TOO_MANY_REQUESTS
+    assert status.message == "2 receives are handled, the limit is 2"
+    code, context = await port.send(message())
+    assert code == Code.OK
+    context.end()
+    for _, context in await asyncio.gather(*waiting):
+        context.end()
+    assert (budget.calls, budget.receives) == (0, 0)
+    answers, _ = await port.stream("PullMessage", pulling())
+    assert len(answers) == 1 + 1 + 1
+
+
 async def test_who_would_receive_is_refused_before_anything_is_received(
     service: SingleService,
 ) -> None:
