@@ -28,7 +28,7 @@ class Call:
     forwarded: bool = False
     """Whether another broker forwarded the call. It is not forwarded again."""
     seconds: float | None = None
-    """How long the client waits for the answer; None: unknown."""
+    """How long the client waits for the answer from now on; None: unknown."""
     tls: bool = False
     """Whether the client uses TLS with this broker."""
     caller: Caller = EVERYBODY

@@ -17,23 +17,29 @@ class CallBudget:
         self.limits = limits
         self.calls = 0
         """Calls whose clients have not read the answers."""
+        self.receives = 0
+        """Of these, calls whose answers may be large."""
         self.bytes = 0
         """Bytes that requests in progress take."""
         self.unread = 0
         """Bytes of answers and commands that clients have not read."""
 
     def begin(self, size: int, *, is_large: bool) -> CallLease:
-        """Counts a call whose request takes ``size`` bytes. ``is_large``: its answer may be large.
+        """Counts a call whose request takes ``size`` bytes. ``is_large``: its answer may be large,
+        and it may wait for messages. So such calls leave room for others.
 
         Raises :class:`~dledger.errors.BusyError`; then nothing was done for the call.
         """
         if self.calls >= self.limits.calls_max:
             raise BusyError(self.calls, self.limits.calls_max, "calls are handled")
+        if is_large and self.receives >= self.limits.receives_max:
+            raise BusyError(self.receives, self.limits.receives_max, "receives are handled")
         if is_large and self.unread + CONSUME.pop_bytes_max > self.limits.unread_max:
             raise self._unread_error()
-        lease = CallLease(self)
+        lease = CallLease(self, is_large=is_large)
         lease.hold(size)
         self.calls += 1
+        self.receives += is_large
         return lease
 
     def keep(self, size: int) -> int:
@@ -55,10 +61,11 @@ class CallBudget:
 class CallLease:
     """What one call holds."""
 
-    __slots__ = ("_budget", "_bytes", "_unread")
+    __slots__ = ("_budget", "_bytes", "_is_large", "_unread")
 
-    def __init__(self, budget: CallBudget) -> None:
+    def __init__(self, budget: CallBudget, *, is_large: bool) -> None:
         self._budget = budget
+        self._is_large = is_large
         self._bytes = 0
         self._unread = 0
 
@@ -83,4 +90,5 @@ class CallLease:
     def end(self, _context: object = None) -> None:
         """The client has read the answer, or is gone. To be called once."""
         self._budget.calls -= 1
+        self._budget.receives -= self._is_large
         self._budget.unread -= self._unread

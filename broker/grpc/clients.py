@@ -158,6 +158,11 @@ class LeaderClients:
             raise QuotaExceededError(error.remark) from None
         # The settings name everything. The client before may have had this id with another account.
         clients.keep_only(client, producers, consumers)
+        client.uses(
+            settings.publishing.topics
+            if publishes
+            else (each.topic for each in settings.subscription.subscriptions)
+        )
         for topic in producers:
             clients.add_producer(client, topic, described)
         for group in consumers:

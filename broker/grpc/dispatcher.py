@@ -8,6 +8,7 @@ not forwarded again.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -36,6 +37,9 @@ log = logging.getLogger(__name__)
 REPEATS_MAX = 2
 """Pace: how often a call with an unknown outcome is retried."""
 
+NEW_TRY_SECONDS = 0.05
+"""Pace: what a call has waited counts from here on: most calls wait for less, and need no copy."""
+
 DECODED_FACTOR = 24
 """An empty message within a message takes two bytes encoded, and up to 48 decoded."""
 
@@ -63,7 +67,8 @@ class Method:
     repeatable: bool = False
     """Whether the call is idempotent, so that it is retried if its outcome is unknown."""
     has_bodies: bool = False
-    """Whether most of a request are bodies of messages, which take no more memory decoded."""
+    """Whether most of a request are bodies of messages, which take no more memory decoded. The
+    handler holds what the rest takes."""
 
     def memory(self, body: bytes) -> int:
         """The bytes that a request takes while it is in progress."""
@@ -131,14 +136,24 @@ class Dispatcher:
         request = self.decoded(method.request, body)
         call = self.checked(call, lambda: method.access(request))
 
+        now = asyncio.get_running_loop().time
+        began = now()
+
+        def left() -> Call:
+            """The call as it is at this try: the client waits for less than at the one before."""
+            waited = now() - began
+            if call.seconds is None or waited < NEW_TRY_SECONDS:
+                return call
+            return replace(call, seconds=max(call.seconds - waited, 0.0))
+
         async def serve() -> Sequence[bytes]:
-            return [each.SerializeToString() for each in await method.handler(call, request)]
+            return [each.SerializeToString() for each in await method.handler(left(), request)]
 
         repeats = REPEATS_MAX if method.repeatable and not call.forwarded else 0
         while True:
             try:
                 return await self._leader_wait.serve_or_forward(
-                    serve, None if call.forwarded else lambda _refusal: self._forward(call, body)
+                    serve, None if call.forwarded else lambda _refusal: self._forward(left(), body)
                 )
             except (OutcomeUnknownError, NoAnswerError):
                 if repeats == 0:

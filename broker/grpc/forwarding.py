@@ -5,10 +5,10 @@ So they have TLS and the cluster's signature like any request between brokers. W
 ``{"method", "client", "metadata", "seconds"}``. The body of the answer has the encoded answers,
 each after its size as u32. The account that signed the call is checked again by the leader.
 
-If the client goes, its broker says so on the same connection, one-way, with code
-:data:`RequestCode.CANCEL_GRPC`. Field ``number`` is that of the call: a broker numbers the calls
-that it forwards. The leader ends the call, so that no messages are received for a client that is
-gone.
+If the client goes, or its broker waits no longer, that broker says so on the same connection,
+one-way, with code :data:`RequestCode.CANCEL_GRPC`. Field ``number`` is that of the call: a broker
+numbers the calls that it forwards. The leader ends the call, so that no messages are received which
+nobody gets.
 
 The receiver does not forward a call again, so there are no loops. Without a known leader a call
 waits for one (:mod:`broker.leader_wait`).
@@ -41,6 +41,7 @@ from broker.remoting.protocol.errors import (
     CallError,
     FieldError,
     RequestError,
+    RequestTimeoutError,
     RequestTooLargeError,
 )
 from broker.remoting.protocol.ext_fields import ext_int, ext_str
@@ -51,7 +52,8 @@ _SIZE = Struct(">I")
 CALL = "call"
 NUMBER = "number"
 MARGIN_SECONDS = 5.0
-"""Pace: how much longer than the client this broker waits for the leader."""
+"""Pace: how much longer than the client this broker waits for the leader. A client without a
+deadline counts as one that waits for ``FORWARDING.answer_seconds``."""
 
 
 class GrpcForwarder:
@@ -86,15 +88,14 @@ class GrpcForwarder:
         address = self._leader_address()
         if address is None or address == self._own_address:
             return None
-        seconds = FORWARDING.answer_seconds
-        if call.seconds is not None:
-            seconds = max(call.seconds + MARGIN_SECONDS, seconds)
+        # With a deadline the leader holds no receive for longer than this broker waits.
+        seconds = FORWARDING.answer_seconds if call.seconds is None else max(call.seconds, 0.0)
         self.forwarded += 1
         number = {NUMBER: str(self.forwarded)}
-        ext = {CALL: _pack(call)} | number
+        ext = {CALL: _pack(call, seconds)} | number
         try:
             answer = await self._client.invoke(
-                address, RequestCode.FORWARD_GRPC, ext, (body,), timeout=seconds
+                address, RequestCode.FORWARD_GRPC, ext, (body,), timeout=seconds + MARGIN_SECONDS
             )
         except asyncio.CancelledError:
             self._client.push(address, RequestCode.CANCEL_GRPC, number)
@@ -102,6 +103,8 @@ class GrpcForwarder:
         except RequestTooLargeError as error:
             raise BadCallError(Code.PAYLOAD_TOO_LARGE, str(error)) from error
         except CallError as error:
+            if isinstance(error, RequestTimeoutError):
+                self._client.push(address, RequestCode.CANCEL_GRPC, number)
             if not error.was_sent:
                 return None
             raise NoAnswerError(error) from error
@@ -177,12 +180,12 @@ class ForwardedCalls:
         connection.respond(request, body=(b"".join(parts),))
 
 
-def _pack(call: Call) -> str:
+def _pack(call: Call, seconds: float) -> str:
     told = {
         "method": call.method,
         "client": call.client,
         "metadata": dict(call.metadata),
-        "seconds": call.seconds,
+        "seconds": seconds,
     }
     return orjson.dumps(told).decode()
 

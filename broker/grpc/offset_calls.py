@@ -8,7 +8,8 @@ RocketMQ 4 in another form. They are passed to its handlers
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 
 from google.protobuf.message import Message as AnyMessage
@@ -131,7 +132,7 @@ class OffsetCalls:
         return [GetOffsetResponse(status=OK, offset=int(found["offset"]))]
 
     async def query(self, call: Call, request: QueryOffsetRequest) -> Sequence[AnyMessage]:
-        """Codes 29, 30 and 31 of RocketMQ 4."""
+        """Codes 29, 30 and 31 of RocketMQ 4, which are linearizable reads."""
         ext = _queue(request.message_queue)
         policies: dict[int, Callable[[Connection, Frame], None]] = {
             QueryOffsetPolicy.BEGINNING: self._offsets.min_offset,
@@ -145,8 +146,19 @@ class OffsetCalls:
             if since_ms is None:
                 raise BadCallError(Code.BAD_REQUEST, "the timestamp is missing or invalid")
             ext |= {"timestamp": str(since_ms)}
+        await self._confirmed()
         found = await self._asked(call, policies[request.query_offset_policy], ext)
         return [QueryOffsetResponse(status=OK, offset=int(found["offset"]))]
+
+    async def _confirmed(self) -> None:
+        """Ends once this node has applied everything that was committed before. Raises
+        :class:`~dledger.errors.ReadUnconfirmedError`."""
+        if self._context.config.reads == "stale":
+            return
+        confirmed: asyncio.Future[None] = self._context.loop.create_future()
+        self._context.node.reads.add(partial(settle, confirmed, None))
+        async with _read_seconds():
+            await confirmed
 
     @staticmethod
     def _group_queue(request: UpdateOffsetRequest | GetOffsetRequest) -> dict[str, str]:
@@ -160,12 +172,10 @@ class OffsetCalls:
         caller = _Caller(self._context.loop, call.client)
         try:
             handler(caller, Frame(0, 0, 0, ext=dict(ext)))
-            async with asyncio.timeout(READ_SECONDS):
+            async with _read_seconds():
                 code, remark, found = await caller.answered
         except RequestError as error:
             raise _refused(error.code, error.remark) from None
-        except TimeoutError:
-            raise BadCallError(Code.REQUEST_TIMEOUT, "the offset could not be confirmed") from None
         if found.get(OUTCOME) == OUTCOME_NOT_LEADER:
             raise NotServingError
         if code != ResponseCode.SUCCESS:
@@ -179,6 +189,16 @@ class OffsetCalls:
             return await answer
         finally:
             self._context.delivery.cancel(fetch)
+
+
+@asynccontextmanager
+async def _read_seconds() -> AsyncIterator[None]:
+    """Raises :class:`~broker.grpc.statuses.BadCallError` after :data:`READ_SECONDS`."""
+    try:
+        async with asyncio.timeout(READ_SECONDS):
+            yield
+    except TimeoutError:
+        raise BadCallError(Code.REQUEST_TIMEOUT, "the offset could not be confirmed") from None
 
 
 def _queue(queue: MessageQueue) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
 import zlib
@@ -24,6 +25,7 @@ from broker.grpc.statuses import BadCallError
 from broker.ingest.send_request import SendOptions, SendRequest
 from broker.limits import BODY_LIMITS, GRPC
 from store.message.properties import encode_properties
+from store.message.record import PROPERTIES_BYTES_MAX
 from store.quoting import quoted
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -31,6 +33,15 @@ _BROKEN_KEY = re.compile(r"[\x00-\x20\x7f]")
 _GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
 _MS_MAX = 1 << 53
 """Format: the most milliseconds that JSON and doubles represent exactly."""
+
+_PROPERTIES_MAX = PROPERTIES_BYTES_MAX // 2
+"""Format: a key takes two bytes or more with its separator, a property three."""
+
+_PROPERTY_BYTES = 112
+"""What a decoded property takes beside its text, as measured; a key takes half of that."""
+
+PROPERTIES_PER_TURN = 4096
+"""Pace: properties that are converted in one turn of the event loop: a few milliseconds of work."""
 
 _TYPES = {
     MessageType.MESSAGE_TYPE_UNSPECIFIED,
@@ -50,16 +61,25 @@ class Received(NamedTuple):
     half: bool
 
 
-def received_messages(
+async def received_messages(
     messages: Iterable[Message], now_ms: int, body_size_max: int, hold: Callable[[int], None]
 ) -> list[Received]:
-    """The messages of one send for ingest; see :func:`received_message`.
+    """The messages of one send for ingest; see :func:`received_message`. Other tasks get a turn
+    after many properties: a send of 4 MiB may have half a million of them.
 
-    ``hold`` counts the bytes of all bodies that were decompressed, and may refuse them.
+    ``hold`` counts the bytes of all bodies that were decompressed, and those that the properties
+    take beside their text. It may refuse them.
     """
     found: list[Received] = []
-    inflated = 0
+    inflated = properties = in_turn = 0
     for message in messages:
+        if in_turn >= PROPERTIES_PER_TURN:
+            in_turn = 0
+            await asyncio.sleep(0)
+        count = _properties_of(message)
+        in_turn += count
+        properties += count
+        hold(inflated + _PROPERTY_BYTES * properties)
         received = received_message(message, now_ms, body_size_max)
         if message.system_properties.body_encoding == Encoding.GZIP:
             inflated += len(received.body)
@@ -69,7 +89,7 @@ def received_messages(
                     "the bodies of one send may have at most "
                     f"{BODY_LIMITS.inflated_size} bytes after decompression",
                 )
-            hold(inflated)
+            hold(inflated + _PROPERTY_BYTES * properties)
         found.append(received)
     return found
 
@@ -101,6 +121,19 @@ def received_message(message: Message, now_ms: int, body_size_max: int) -> Recei
         options=SendOptions(message_group=group),
     )
     return Received(request, body, system.message_id, kind == MessageType.TRANSACTION)
+
+
+def _properties_of(message: Message) -> int:
+    """The number of properties and keys. Raises :class:`~broker.grpc.statuses.BadCallError` for
+    more than can be stored, before they are looked at one by one."""
+    count = len(message.user_properties) + len(message.system_properties.keys)
+    if count > _PROPERTIES_MAX:
+        raise BadCallError(
+            Code.BAD_REQUEST,
+            f"{count} properties and keys take more than {PROPERTIES_BYTES_MAX} bytes, "
+            "which is the most",
+        )
+    return count
 
 
 _HALF_FLAG = 4

@@ -6,10 +6,11 @@ Each request becomes a command in the client's Telemetry stream; its result beco
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
+from broker.grpc.call import name_of
 from broker.grpc.protocol.definition_pb2 import Code, Resource
 from broker.grpc.protocol.service_pb2 import (
     PrintThreadStackTraceCommand,
@@ -47,6 +48,8 @@ class RemoteClient:
         self._on_close: list[Callable[[Any], None]] = []
         self._nonces = count(1)
         self._waiting: dict[str, tuple[Done, asyncio.TimerHandle]] = {}
+        self._namespaces: dict[str, str] = {}
+        """The namespace of each topic that the client names with one, by the topic's whole name."""
 
     def on_close(self, callback: Callable[[Any], None], /) -> None:
         """Calls ``callback`` when the client is gone."""
@@ -55,6 +58,12 @@ class RemoteClient:
     def reconnected(self, remote_address: str, send: Callable[[TelemetryCommand], None]) -> None:
         """The client has another stream. The end of the old one may not have been noticed yet."""
         self.remote_address, self._send = remote_address, send
+
+    def uses(self, topics: Iterable[Resource]) -> None:
+        """The client names these topics from now on, and no others."""
+        self._namespaces = {
+            name_of(topic): topic.resource_namespace for topic in topics if topic.resource_namespace
+        }
 
     def close(self) -> None:
         """The client is gone: fails its open calls."""
@@ -76,7 +85,7 @@ class RemoteClient:
         self._send(
             TelemetryCommand(
                 recover_orphaned_transaction_command=RecoverOrphanedTransactionCommand(
-                    message=message_of(record, Resource(name=record.topic)),
+                    message=message_of(record, self._resource(record.topic)),
                     transaction_id=transaction_id(int(offset), int(position)),
                 )
             )
@@ -133,8 +142,7 @@ class RemoteClient:
             body = encode_json(document)
             done(Frame(ResponseCode.SUCCESS, 0, FLAG_RESPONSE, body=body), None)
 
-    @staticmethod
-    def _command(code: int, nonce: str, body: Sequence[Bytes]) -> TelemetryCommand | None:
+    def _command(self, code: int, nonce: str, body: Sequence[Bytes]) -> TelemetryCommand | None:
         if code == RequestCode.GET_CONSUMER_RUNNING_INFO:
             stacks = PrintThreadStackTraceCommand(nonce=nonce)
             return TelemetryCommand(print_thread_stack_trace_command=stacks)
@@ -143,10 +151,17 @@ class RemoteClient:
                 record = decode_record(body[0])
             except StoreError:
                 return None
-            message = message_of(record, Resource(name=record.topic))
+            message = message_of(record, self._resource(record.topic))
             verify = VerifyMessageCommand(nonce=nonce, message=message)
             return TelemetryCommand(verify_message_command=verify)
         return None
+
+    def _resource(self, topic: str) -> Resource:
+        """A topic as the client names it. Without a namespace it may have a "%" too."""
+        namespace = self._namespaces.get(topic)
+        if namespace is None:
+            return Resource(name=topic)
+        return Resource(resource_namespace=namespace, name=topic[len(namespace) + 1 :])
 
     def _fail(self, nonce: str, error: CallError) -> None:
         done, timer = self._waiting.pop(nonce)

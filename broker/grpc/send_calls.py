@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from functools import partial
+from itertools import islice
 
 from google.protobuf.message import Message as AnyMessage
 
@@ -55,7 +56,7 @@ class SendCalls:
             )
         context = self._context
         now_ms, size_max = context.wall_clock(), context.config.max_message_size
-        received = received_messages(request.messages, now_ms, size_max, call.hold)
+        received = await received_messages(request.messages, now_ms, size_max, call.hold)
         caller = partial(caller_of, call)
         owes = self._owes(received, caller)
         with self._held.holding(_size(request, received)) if owes else nullcontext():
@@ -144,8 +145,8 @@ def _size(request: SendMessageRequest, received: Iterable[Received]) -> int:
 
 
 def send_access(request: SendMessageRequest) -> Iterable[Access]:
-    """The permissions that a send needs."""
-    return publishes(message.topic for message in request.messages)
+    """The permissions that a send needs. A send of more messages is refused anyway."""
+    return publishes(message.topic for message in islice(request.messages, GRPC.batch_max))
 
 
 def topic_access(request: EndTransactionRequest | RecallMessageRequest) -> Iterable[Access]:

@@ -13,6 +13,10 @@ class GrpcLimits:
     """Calls whose answer the client has not read yet, of all connections; further ones are refused
     as busy."""
 
+    receives_max: int = 3_072
+    """Of these calls, receives and pulls, which may wait for messages; further ones are refused as
+    busy. The others are left for sends, acknowledgements and heartbeats."""
+
     streams_max: int = 4_096
     """Telemetry streams: each client has one. Each takes about 50 KB."""
 
@@ -37,7 +41,8 @@ class GrpcLimits:
 
     bytes_max: int = 64 << 20
     """Bytes of the requests in progress; above that further ones are refused as busy. Sends count
-    after decompression, other requests 24 times: decoded they may take so much."""
+    after decompression, and with 112 bytes for each property; other requests 24 times: decoded they
+    may take so much."""
 
     unread_max: int = 256 << 20
     """Bytes of answers, and of commands in streams, that clients have not read, of all connections.

@@ -34,7 +34,7 @@ from broker.state.commands import Command, CommitOffset, PopAck, PopReceive, Pop
 from broker.state.pop_queues import PopDelivery, PopKey, pack_runs, pack_waiting
 from broker.state.state_machine import BrokerStateMachine
 from broker.topics_and_groups import GroupConfig
-from dledger.errors import ProposeError
+from dledger.errors import BusyError, ProposeError
 from dledger.settle import settle
 from store.errors import StoreError
 from store.field_checks import I64_MAX
@@ -154,9 +154,9 @@ class Receiver:
                 break
             try:
                 look = await self._take_from(attempt, attempt.key(queue_id), room)
-            except (UnavailableError, QuotaExceededError):
+            except (BusyError, UnavailableError, QuotaExceededError):
                 if received:
-                    break
+                    break  # what other queues gave counts as an attempt already
                 raise
             full |= look.full
             room = look.room

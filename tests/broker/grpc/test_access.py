@@ -13,9 +13,17 @@ from broker.grpc.call import Call
 from broker.grpc.protocol import definition_pb2 as df
 from broker.grpc.protocol import service_pb2 as pb
 from broker.grpc.protocol.definition_pb2 import Code
+from broker.grpc.send_calls import send_access
 from broker.grpc.telemetry import Telemetry
+from broker.limits import GRPC
 from broker.remoting.protocol.codes import RequestCode
-from tests.broker.grpc.single_service import CLIENT, METADATA, SingleService, service_of
+from tests.broker.grpc.single_service import (
+    CLIENT,
+    METADATA,
+    SingleService,
+    message,
+    service_of,
+)
 from tests.broker.remoting.test_access import guarded, put_account
 from tests.broker.single_broker import running_broker
 from tests.support.virtual_network import NetworkedLoop
@@ -246,3 +254,10 @@ async def test_who_loses_a_permission_is_no_longer_what_its_settings_say(
         refused = [await beats(name) for name in settings]
         assert refused == [Code.UNRECOGNIZED_CLIENT_TYPE, Code.UNRECOGNIZED_CLIENT_TYPE]
         await asyncio.gather(*streams)
+
+
+def test_permissions_are_looked_up_for_no_more_messages_than_a_send_may_have() -> None:
+    """4 MiB of empty messages would hold up the event loop for longer than an election timeout."""
+    sent = [message(f"topic-{number}") for number in range(2 * GRPC.batch_max)]
+    needed = send_access(pb.SendMessageRequest(messages=sent))
+    assert len(list(needed)) == GRPC.batch_max

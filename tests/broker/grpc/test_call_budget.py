@@ -162,6 +162,27 @@ async def test_beyond_what_is_unread_large_answers_are_refused_and_sends_are_not
     assert len(answers) == 1 + 4 + 1
 
 
+async def test_waiting_receives_leave_room_for_other_calls(service: SingleService) -> None:
+    await stored(service)
+    port, budget = Port(service), service.service.dispatcher.budget
+    budget.limits = replace(GRPC, calls_max=3, receives_max=2)
+    waiting = [asyncio.ensure_future(port.stream("ReceiveMessage", receiving())) for _ in range(2)]
+    await asyncio.sleep(0.1)
+    (refused,), context = await port.stream("PullMessage", pulling())
+    context.end()
+    status = pb.PullMessageResponse.FromString(refused).status
+    assert status.code == Code.TOO_MANY_REQUESTS
+    assert status.message == "2 receives are handled, the limit is 2"
+    code, context = await port.send(message())
+    assert code == Code.OK
+    context.end()
+    for _, context in await asyncio.gather(*waiting):
+        context.end()
+    assert (budget.calls, budget.receives) == (0, 0)
+    answers, _ = await port.stream("PullMessage", pulling())
+    assert len(answers) == 1 + 1 + 1
+
+
 async def test_who_would_receive_is_refused_before_anything_is_received(
     service: SingleService,
 ) -> None:
@@ -263,3 +284,70 @@ async def test_a_send_counts_as_what_it_inflates_to(service: SingleService) -> N
     assert "the limit is 2000" in answer.status.message
     assert held(budget) == (0, 0, 0)
     assert (await service.send(zipped(b"a" * 1000, 1))).status.code == Code.OK
+
+
+# --- properties
+
+
+def with_properties(count: int, number: int = 0) -> df.Message:
+    sent = message(message_id=f"{number:010}")
+    for name in range(count):
+        sent.user_properties[f"{name:x}"] = ""
+    return sent
+
+
+async def test_a_send_counts_as_what_its_properties_take(service: SingleService) -> None:
+    await stored(service)
+    budget = service.service.dispatcher.budget
+    budget.limits = replace(GRPC, bytes_max=3000)
+    many = [with_properties(10, number) for number in range(3)]
+    answer = await service.send(*many)
+    assert answer.status.code == Code.TOO_MANY_REQUESTS
+    assert not messages(await service.broker.pull("orders", 0, 0))
+    assert held(budget) == (0, 0, 0)
+    assert (await service.send(*many[:2])).status.code == Code.OK
+
+
+async def test_more_properties_than_can_be_stored_are_not_looked_at(
+    service: SingleService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """4 MiB of them would hold up the event loop for longer than an election timeout."""
+    await stored(service)
+    monkeypatch.setattr(received_messages, "received_message", None)
+    for sent in (with_properties(20_000), message(keys=["a"] * 20_000)):
+        answer = await service.send(sent)
+        assert answer.status.code == Code.BAD_REQUEST
+        assert answer.status.message.startswith("20000 properties and keys take more than 32767")
+
+
+async def test_between_many_properties_others_get_a_turn_and_all_is_submitted_in_one(
+    service: SingleService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await stored(service)
+    turn, converted, submitted = 0, list[int](), list[int]()
+    convert, submit = received_messages.received_message, service.context.ingest.submit
+
+    def converting(*told: Any) -> Any:
+        converted.append(turn)
+        return convert(*told)
+
+    def submitting(*told: Any) -> Any:
+        submitted.append(turn)
+        return submit(*told)
+
+    async def turns() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(received_messages, "received_message", converting)
+    monkeypatch.setattr(service.context.ingest, "submit", submitting)
+    counting = asyncio.ensure_future(turns())
+    half = received_messages.PROPERTIES_PER_TURN // 2
+    answer = await service.send(*(with_properties(half, number) for number in range(6)))
+    counting.cancel()
+    assert answer.status.code == Code.OK
+    first = converted[0]
+    assert [each - first for each in converted] == [0, 0, 1, 1, 2, 2]
+    assert submitted == [first + 2] * 6

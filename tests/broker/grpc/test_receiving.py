@@ -14,13 +14,17 @@ from google.protobuf.duration_pb2 import Duration
 from broker.filter.subscription import tag_codes
 from broker.grpc import sent_messages
 from broker.grpc.call import Call
+from broker.grpc.consume_calls import ANSWER_SECONDS
 from broker.grpc.forwarding import GrpcForwarder
 from broker.grpc.protocol import definition_pb2 as df
 from broker.grpc.protocol import service_pb2 as pb
 from broker.grpc.protocol.definition_pb2 import Code, FilterType
+from broker.grpc.statuses import NoAnswerError
 from broker.limits import CONSUME, GRPC
+from broker.pop.pop_request import PopRequest, PopResult
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.frame import FRAME_BODY_SIZE_MAX
+from dledger.errors import NotLeaderError, NotServingError
 from store.message.compressed_body import SYS_FLAG_COMPRESSED
 from tests.broker.grpc.single_service import CLIENT, METADATA, SingleService
 from tests.broker.grpc.test_calls import ORDERS, READERS, received, receiving
@@ -130,11 +134,14 @@ async def follower(loop: NetworkedLoop, service: SingleService) -> AsyncIterator
     await forwarder.close()
 
 
-def forwarded(follower: GrpcForwarder, **changed: Any) -> asyncio.Task[Any]:
-    """A receive call of a client at the follower, which waits for 20 s."""
+def forwarded(
+    follower: GrpcForwarder, *, seconds: float | None = 30.0, **changed: Any
+) -> asyncio.Task[Any]:
+    """A receive call of a client at the follower, which waits for 20 s. ``seconds``: its
+    deadline."""
     long = {"long_polling_timeout": Duration(seconds=20)}
     body = receiving(**(long | changed)).SerializeToString()
-    call = Call("ReceiveMessage", METADATA, CLIENT, seconds=30.0)
+    call = Call("ReceiveMessage", METADATA, CLIENT, seconds=seconds)
     return asyncio.ensure_future(follower.forward(call, body))
 
 
@@ -172,6 +179,40 @@ async def test_a_call_that_is_cancelled_at_once_leaves_nothing_behind(
     kept.cancel()
 
 
+async def test_the_leader_answers_a_receive_without_a_deadline_while_the_follower_waits(
+    service: SingleService, follower: GrpcForwarder
+) -> None:
+    await service.broker.create_topic("orders", queues=1)
+    answers = await forwarded(follower, seconds=None)
+    (status,) = [pb.ReceiveMessageResponse.FromString(each).status for each in answers]
+    assert status.code == Code.MESSAGE_NOT_FOUND
+    assert not service.context.pop.held
+    waiting = forwarded(follower, seconds=None)
+    await asyncio.sleep(1)
+    await service.broker.send("orders", 0, b"x")
+    assert len(await waiting) == 3
+
+
+async def test_a_call_for_which_the_follower_waits_no_longer_ends_at_the_leader(
+    service: SingleService, follower: GrpcForwarder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it received would be invisible, and nobody would have it."""
+    ended = list[str]()
+
+    async def receive(_request: object) -> None:
+        try:
+            await asyncio.sleep(1000)
+        finally:
+            ended.append("cancelled")
+
+    monkeypatch.setattr(service.context.pop, "receive", receive)
+    with pytest.raises(NoAnswerError):
+        await forwarded(follower, seconds=1.0)
+    assert not ended
+    await asyncio.sleep(0.1)
+    assert ended == ["cancelled"]
+
+
 @pytest.mark.parametrize("number", ["7", ""])
 async def test_calls_are_told_apart_by_their_numbers(service: SingleService, number: str) -> None:
     """An earlier program does not number its calls. To cancel what has ended does nothing."""
@@ -190,3 +231,57 @@ async def test_calls_are_told_apart_by_their_numbers(service: SingleService, num
     service.broker.client.push(ADDRESS, RequestCode.CANCEL_GRPC, {"number": number or "0"})
     again = await service.broker.ask(RequestCode.FORWARD_GRPC, ext, body)
     assert again.code == ResponseCode.SUCCESS
+
+
+# --- the client's deadline
+
+
+def receive_for_20_s() -> bytes:
+    return receiving(long_polling_timeout=Duration(seconds=20)).SerializeToString()
+
+
+async def test_who_waits_while_the_leader_changes_is_answered_within_its_deadline(
+    service: SingleService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await service.broker.create_topic("orders", queues=1)
+    loop, pop, begun = service.context.loop, service.context.pop, list[float]()
+    receive, start = pop.receive, service.context.loop.time()
+
+    async def at_first_no_leader(request: PopRequest) -> PopResult:
+        begun.append(loop.time() - start)
+        if len(begun) == 1:
+            await asyncio.sleep(15)
+            loop.call_later(0.2, service.service._leader_wait.leadership_changed)
+            raise NotServingError
+        return await receive(request)
+
+    monkeypatch.setattr(pop, "receive", at_first_no_leader)
+    call = Call("ReceiveMessage", METADATA, CLIENT, seconds=23.0)
+    (answer,) = await service.service.dispatcher.serve(call, receive_for_20_s())
+    status = pb.ReceiveMessageResponse.FromString(answer).status
+    assert status.code == Code.MESSAGE_NOT_FOUND
+    assert begun == pytest.approx([0, 15.2])
+    assert loop.time() - start == pytest.approx(23 - ANSWER_SECONDS)
+
+
+async def test_a_call_is_forwarded_again_with_what_is_left_of_its_time(
+    service: SingleService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = list[float | None]()
+
+    async def receive(_request: PopRequest) -> PopResult:
+        raise NotLeaderError("n1")
+
+    async def forward(call: Call, _body: bytes) -> list[bytes]:
+        left.append(call.seconds)
+        await asyncio.sleep(10)
+        raise NoAnswerError("it is gone")
+
+    monkeypatch.setattr(service.context.pop, "receive", receive)
+    dispatcher = service.service.dispatcher
+    monkeypatch.setattr(dispatcher, "_forward", forward)
+    for seconds, expected in ((14.0, [14, 4, 0]), (None, [None] * 3)):
+        left.clear()
+        call = Call("ReceiveMessage", METADATA, CLIENT, seconds=seconds)
+        await dispatcher.serve(call, receive_for_20_s())
+        assert left == pytest.approx(expected)

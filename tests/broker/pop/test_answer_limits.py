@@ -6,6 +6,7 @@ letter without having been delivered.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,10 +14,13 @@ import pytest
 
 from broker.delivery import offset_quota
 from broker.errors import QuotaExceededError
+from broker.group_commit.pending_batch import Completion, QueueMessages
 from broker.limits import CONSUME, STATE
 from broker.pop import receiver
 from broker.pop.pop_request import PoppedMessage
 from broker.remoting.protocol.frame import FRAME_BODY_SIZE_MAX
+from broker.state.commands import Command, PopReceive
+from dledger.errors import BusyError
 from tests.broker.pop.pop_client import Member, sent
 from tests.broker.single_broker import SingleBroker, running_broker
 from tests.support.virtual_network import NetworkedLoop
@@ -102,3 +106,33 @@ async def test_a_queue_without_room_for_an_offset_takes_no_messages_of_others(
         monkeypatch.setattr(member.pop._rng, "randrange", lambda *bounds: len(bounds) - 1)
         (got,) = await member.receive(queue=None)
         assert (got.queue, got.offset, got.delivery_attempt) == (0, 1, 1)
+
+
+async def test_a_queue_whose_messages_find_no_room_in_the_log_takes_none_of_others(
+    loop: NetworkedLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running_broker(loop, tmp_path, clock_runs=True) as broker:
+        await sent(broker, 1)
+        await broker.send("orders", 1, b"x")
+        member, batcher = Member(broker), broker.broker.context.batcher
+        add = batcher.add_in_one_entry
+
+        def add_for_queue_0(
+            messages: Sequence[QueueMessages],
+            commands: Sequence[Command],
+            completion: Completion | None = None,
+        ) -> None:
+            if any(isinstance(each, PopReceive) and each.queue_id == 1 for each in commands):
+                raise BusyError(1, 1)
+            add(messages, commands, completion)
+
+        monkeypatch.setattr(batcher, "add_in_one_entry", add_for_queue_0)
+        with pytest.raises(BusyError):
+            await member.receive(queue=1)
+        # Queue 0 is first.
+        monkeypatch.setattr(member.pop._rng, "randrange", lambda *bounds: len(bounds) - 1)
+        (got,) = await member.receive(queue=None)
+        assert (got.queue, got.offset, got.delivery_attempt) == (0, 0, 1)
+        monkeypatch.setattr(batcher, "add_in_one_entry", add)
+        (got,) = await member.receive(queue=None)
+        assert (got.queue, got.offset, got.delivery_attempt) == (1, 0, 1)
