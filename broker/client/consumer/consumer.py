@@ -77,7 +77,8 @@ class Consumer:
         :class:`~broker.client.consumer.message_selector.Sql` expression over the properties.
 
         ``start_from`` is where the group starts in a queue without a committed offset. With
-        ``retries`` the member also gets messages that members sent back (:meth:`send_back`).
+        ``retries`` the member also gets messages that members sent back
+        (:meth:`send_back`). Raises ``ExpressionError`` for tags that are none or too long.
         """
         if retries and broadcast:
             raise ValueError("broadcast messages cannot be sent back, so there are no retries")
@@ -122,9 +123,8 @@ class Consumer:
         self._arrival = asyncio.Event()
         """Set when a batch has come, or the consumer is closed."""
         self._committing: asyncio.Task[None] | None = None
-        self._resets: dict[asyncio.Task[None], None] = {}
         self._opened: _OpenedBatch | None = None
-        """Batches that :meth:`messages` has begun and not finished."""
+        """The batch that :meth:`messages` has begun and not finished."""
         self._closed = False
 
     async def start(self) -> None:
@@ -141,16 +141,12 @@ class Consumer:
             return
         self._closed = True
         self._arrival.set()
+        ended = [fetcher.stop() for fetcher in self._fetchers.values()]
         if self._committing is not None:
             self._committing.cancel()
-            await asyncio.gather(self._committing, return_exceptions=True)
-        for reset in self._resets:
-            reset.cancel()
-        await asyncio.gather(*self._resets, return_exceptions=True)
-        fetchers = list(self._fetchers.values())
-        await asyncio.gather(*(fetcher.stop() for fetcher in fetchers))
+        await asyncio.gather(*ended)
         if not await self.commit():
-            logger.warning("some offsets could not be committed; their messages will come again")
+            logger.warning("some offsets could not be committed; their messages come again")
         await self._membership.stop()
         self._routes.close()
         await self._remoting.close()
@@ -260,7 +256,7 @@ class Consumer:
                 for queue in queues
             )
         )
-        await self._begin_again(dict(zip(queues, offsets, strict=True)))
+        self.begin_again(dict(zip(queues, offsets, strict=True)))
 
     def acknowledge(self, queue: MessageQueue, next_offset: int) -> None:
         """Acknowledges all messages of the queue before ``next_offset``."""
@@ -294,6 +290,16 @@ class Consumer:
         self._ready_bytes += batch.size
         self._arrival.set()
 
+    def begin_again(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Moves queues, in one step: of several moves the last one counts."""
+        for queue, offset in offsets.items():
+            self._offsets.reset(queue, offset)
+            fetcher = self._fetchers.get(queue)  # None: another member's queue, which may come back
+            if fetcher is not None and not self._closed:
+                self._drop_batches(fetcher)
+                fetcher.stop()
+                self._fetch(queue, wait_seconds=0.0, start_at=offset)
+
     def failed(self, address: str | None, queue: MessageQueue, error: Failure) -> None:
         """A pull failed; it will be tried again."""
         if isinstance(error, RefusedError) and not error.retriable:
@@ -315,19 +321,7 @@ class Consumer:
         if ext_str(request, "group") == self._group and not self._closed:
             offsets = reset_offsets(request.body)
             logger.warning("an operator reset the group: %s", offsets)
-            task = self._loop.create_task(self._begin_again(offsets))
-            self._resets[task] = None
-            task.add_done_callback(lambda done: self._resets.pop(done, None))
-
-    async def _begin_again(self, offsets: Mapping[MessageQueue, int]) -> None:
-        for queue, offset in offsets.items():
-            fetcher = self._fetchers.get(queue)
-            self._offsets.reset(queue, offset, owned=fetcher is not None)
-            if fetcher is None:
-                continue  # another member's queue, which may come back
-            await self._stop(fetcher)
-            if self._fetchers.get(queue) is fetcher:
-                self._fetch(queue, wait_seconds=0.0, start_at=offset)
+            self.begin_again(offsets)
 
     def _route_changed(self, route: TopicRoute) -> None:
         if route.topic in self._subscriptions:
@@ -366,6 +360,10 @@ class Consumer:
 
     async def _stop(self, fetcher: Fetcher) -> None:
         """Drops its batches before it waits, so that none is handed out meanwhile."""
+        self._drop_batches(fetcher)
+        await fetcher.stop()
+
+    def _drop_batches(self, fetcher: Fetcher) -> None:
         if self._opened is not None and self._opened.batch.queue == fetcher.queue:
             self._opened = None
         kept = [(owner, batch) for owner, batch in self._ready if owner is not fetcher]
@@ -373,12 +371,12 @@ class Consumer:
         self._ready_bytes = sum(batch.size for _, batch in kept)
         for other in self._fetchers.values():
             other.wake()
-        await fetcher.stop()
 
     async def _give_up(self, queue: MessageQueue) -> None:
         """Stops the queue and commits its offset, from which another member continues."""
-        await self._stop(self._fetchers.pop(queue))
-        if not self._broadcast and queue in self._offsets.uncommitted():
+        fetcher = self._fetchers.pop(queue)
+        await self._stop(fetcher)
+        if not self._broadcast and fetcher.has_begun and queue in self._offsets.uncommitted():
             await self._offsets.commit([queue])
 
     async def _commit_regularly(self) -> None:
@@ -387,6 +385,7 @@ class Consumer:
             await self._offsets.commit(self._uncommitted())
 
     def _uncommitted(self) -> list[MessageQueue]:
-        """This member's queues with uncommitted offsets. Other queues are left out: their next
-        owners may be further."""
-        return [queue for queue in self._offsets.uncommitted() if queue in self._fetchers]
+        """The queues with uncommitted offsets that this member has begun. What it knows of others
+        may be old: another member may be further."""
+        begun = {queue for queue, fetcher in self._fetchers.items() if fetcher.has_begun}
+        return [queue for queue in self._offsets.uncommitted() if queue in begun]
