@@ -77,7 +77,8 @@ class Consumer:
         :class:`~broker.client.consumer.message_selector.Sql` expression over the properties.
 
         ``start_from`` is where the group starts in a queue without a committed offset. With
-        ``retries`` the member also gets messages that members sent back
+        "latest", a queue that appears later starts at the time at which this consumer was made, by
+        this machine's clock. With ``retries`` the member also gets messages that members sent back
         (:meth:`send_back`). Raises ``ExpressionError`` for tags that are none or too long.
         """
         if retries and broadcast:
@@ -88,7 +89,7 @@ class Consumer:
         self._broadcast = broadcast
         rng = rng or Random()
         client_id = (identity or local_identity(rng)).client_id
-        version = wall_clock()
+        self._made_at_ms = version = wall_clock()
         self._subscriptions = {
             topic: subscription(topic, wanted, version) for topic, wanted in subscriptions.items()
         }
@@ -353,6 +354,7 @@ class Consumer:
             subscription=self._subscriptions[queue.topic],
             # The retry topic may not exist before a message is sent back.
             start_from="earliest" if queue.topic == self._retry_topic else self._start_from,
+            made_at_ms=self._made_at_ms,
             start_at=start_at,
             broadcast=self._broadcast,
             wait_seconds=wait_seconds,

@@ -70,6 +70,7 @@ class Fetcher:
         queue: MessageQueue,
         subscription: Subscription,
         start_from: StartFrom,
+        made_at_ms: int,
         start_at: int | None,
         broadcast: bool,
         wait_seconds: float,
@@ -77,7 +78,8 @@ class Fetcher:
         """The queue starts after ``wait_seconds``.
 
         ``start_at``: the offset to which it was moved (:meth:`OffsetStore.reset`), whatever is
-        committed; None: it starts at the group's.
+        committed; None: it starts at the group's. ``made_at_ms``: when the consumer was made. With
+        "latest" a queue that has appeared since starts there: its end may be behind new messages.
         """
         self.queue = queue
         self.ahead = 0
@@ -92,6 +94,7 @@ class Fetcher:
         self._subscription = subscription
         self._tags = tag_filter(subscription)
         self._start_from = start_from
+        self._made_at_ms = made_at_ms
         self._broadcast = broadcast
         self._next_offset = start_at or 0
         self._pulling: asyncio.Future[Frame] | None = None
@@ -162,6 +165,8 @@ class Fetcher:
             return await self._requests.min_offset(address, self.queue)
         if self._start_from != "latest":
             offset = await self._requests.search_offset(address, self.queue, self._start_from)
+        elif self._routes.is_new(self.queue):
+            offset = await self._requests.search_offset(address, self.queue, self._made_at_ms)
         else:
             offset = await self._requests.max_offset(address, self.queue)
         if not self._broadcast:
