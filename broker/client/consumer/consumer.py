@@ -101,7 +101,7 @@ class Consumer:
             int(RequestCode.RESET_CONSUMER_CLIENT_OFFSET): self._group_reset,
         }
         security = security_of(self._config)
-        self._remoting = RemotingClient(self._loop, handlers, security=security)
+        self._remoting = RemotingClient(self._loop, handlers, on_lost=self._lost, security=security)
         self._routes = Routes(self._loop, self._remoting, parse_name_servers(name_servers), rng)
         self._requests = ConsumerRequests(self._remoting, self._config, group, client_id)
         self._group = group
@@ -311,6 +311,9 @@ class Consumer:
             self._membership.lost(address)
 
     # Background tasks.
+
+    def _lost(self, address: str) -> None:
+        self._membership.disconnected(address)
 
     def _members_changed(self, _: Connection, request: Frame) -> None:
         """Request 40 of a broker."""

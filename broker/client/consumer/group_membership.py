@@ -119,6 +119,21 @@ class GroupMembership:
         if self._heartbeat_sent.pop(address, None) is not None:
             self._wake.set()
 
+    def disconnected(self, address: str) -> None:
+        """As :meth:`lost`, for any connection. The broker may lead no more, and nothing else tells
+        that if only heartbeats go there."""
+        self.lost(address)
+        self._doubt(address)
+
+    def _doubt(self, address: str) -> None:
+        """Looks up the routes that are led from there. Otherwise this client would greet the next
+        leader late, and the other members would take its queues."""
+        for topic in self._subscriptions:
+            route = self._routes.cached(topic)
+            for broker, leader in ({} if route is None else route.leaders()).items():
+                if leader == address:
+                    self._routes.doubt(topic, broker)
+
     async def _run(self) -> None:
         while True:
             await self._wake.wait()
@@ -179,6 +194,8 @@ class GroupMembership:
                 self._heartbeat_sent.pop(address, None)
                 if isinstance(error, AccessDeniedError):
                     self._denied = error
+                else:
+                    self._doubt(address)
                 continue
             self._denied = None
             self._heartbeat_sent[address] = self._loop.time()
