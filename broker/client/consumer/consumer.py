@@ -137,7 +137,8 @@ class Consumer:
             self._committing = self._loop.create_task(self._commit_regularly())
 
     async def close(self) -> None:
-        """Commits acknowledged messages, if that is possible in time, and leaves the group."""
+        """Commits acknowledged messages, if that is possible in time, and leaves the group. If it
+        is cancelled, this client is no member any more all the same."""
         if self._closed:
             return
         self._closed = True
@@ -145,12 +146,15 @@ class Consumer:
         ended = [fetcher.stop() for fetcher in self._fetchers.values()]
         if self._committing is not None:
             self._committing.cancel()
-        await asyncio.gather(*ended)
-        if not await self.commit():
-            logger.warning("some offsets could not be committed; their messages come again")
-        await self._membership.stop()
-        self._routes.close()
-        await self._remoting.close()
+        try:
+            await asyncio.gather(*ended)
+            if not await self.commit():
+                logger.warning("some offsets could not be committed; their messages come again")
+            await self._membership.stop()
+        finally:
+            self._membership.cancel()
+            self._routes.close()
+            await self._remoting.close()
 
     async def __aenter__(self) -> Consumer:
         await self.start()

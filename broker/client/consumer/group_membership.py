@@ -99,12 +99,17 @@ class GroupMembership:
         self._wake.set()
         self._task = self._loop.create_task(self._run())
 
-    async def stop(self) -> None:
-        """Leaves the group; reachable brokers are notified."""
+    def cancel(self) -> None:
+        """Sends no more heartbeats."""
         if self._timer is not None:
             self._timer.cancel()
         if self._task is not None:
             self._task.cancel()
+
+    async def stop(self) -> None:
+        """Leaves the group; reachable brokers are notified."""
+        self.cancel()
+        if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
         goodbyes = [self._requests.unregister(address) for address in self._heartbeat_sent]
         await asyncio.gather(*goodbyes, return_exceptions=True)
