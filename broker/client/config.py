@@ -72,7 +72,8 @@ class ConsumerConfig:
     """The most messages of one pull. The broker has limits of its own."""
 
     buffered_bytes_max: int = 64 * 1024 * 1024
-    """The limit for pulled messages of all queues that the program has not taken yet."""
+    """No queue is pulled while the program has not taken so many bytes of pulled messages, of all
+    queues together. Pulls that are under way then may add one answer for each queue."""
 
     heartbeat_seconds: float = 30.0
     rebalance_seconds: float = 20.0

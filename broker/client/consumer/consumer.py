@@ -77,7 +77,9 @@ class Consumer:
         :class:`~broker.client.consumer.message_selector.Sql` expression over the properties.
 
         ``start_from`` is where the group starts in a queue without a committed offset. With
-        ``retries`` the member also gets messages that members sent back (:meth:`send_back`).
+        "latest", a queue that appears later starts at the time at which this consumer was made, by
+        this machine's clock. With ``retries`` the member also gets messages that members sent back
+        (:meth:`send_back`). Raises ``ExpressionError`` for tags that are none or too long.
         """
         if retries and broadcast:
             raise ValueError("broadcast messages cannot be sent back, so there are no retries")
@@ -87,7 +89,7 @@ class Consumer:
         self._broadcast = broadcast
         rng = rng or Random()
         client_id = (identity or local_identity(rng)).client_id
-        version = wall_clock()
+        self._made_at_ms = version = wall_clock()
         self._subscriptions = {
             topic: subscription(topic, wanted, version) for topic, wanted in subscriptions.items()
         }
@@ -99,7 +101,7 @@ class Consumer:
             int(RequestCode.RESET_CONSUMER_CLIENT_OFFSET): self._group_reset,
         }
         security = security_of(self._config)
-        self._remoting = RemotingClient(self._loop, handlers, security=security)
+        self._remoting = RemotingClient(self._loop, handlers, on_lost=self._lost, security=security)
         self._routes = Routes(self._loop, self._remoting, parse_name_servers(name_servers), rng)
         self._requests = ConsumerRequests(self._remoting, self._config, group, client_id)
         self._group = group
@@ -122,9 +124,8 @@ class Consumer:
         self._arrival = asyncio.Event()
         """Set when a batch has come, or the consumer is closed."""
         self._committing: asyncio.Task[None] | None = None
-        self._resets: dict[asyncio.Task[None], None] = {}
         self._opened: _OpenedBatch | None = None
-        """Batches that :meth:`messages` has begun and not finished."""
+        """The batch that :meth:`messages` has begun and not finished."""
         self._closed = False
 
     async def start(self) -> None:
@@ -136,24 +137,24 @@ class Consumer:
             self._committing = self._loop.create_task(self._commit_regularly())
 
     async def close(self) -> None:
-        """Commits acknowledged messages, if that is possible in time, and leaves the group."""
+        """Commits acknowledged messages, if that is possible in time, and leaves the group. If it
+        is cancelled, this client is no member any more all the same."""
         if self._closed:
             return
         self._closed = True
         self._arrival.set()
+        ended = [fetcher.stop() for fetcher in self._fetchers.values()]
         if self._committing is not None:
             self._committing.cancel()
-            await asyncio.gather(self._committing, return_exceptions=True)
-        for reset in self._resets:
-            reset.cancel()
-        await asyncio.gather(*self._resets, return_exceptions=True)
-        fetchers = list(self._fetchers.values())
-        await asyncio.gather(*(fetcher.stop() for fetcher in fetchers))
-        if not await self.commit():
-            logger.warning("some offsets could not be committed; their messages will come again")
-        await self._membership.stop()
-        self._routes.close()
-        await self._remoting.close()
+        try:
+            await asyncio.gather(*ended)
+            if not await self.commit():
+                logger.warning("some offsets could not be committed; their messages come again")
+            await self._membership.stop()
+        finally:
+            self._membership.cancel()
+            self._routes.close()
+            await self._remoting.close()
 
     async def __aenter__(self) -> Consumer:
         await self.start()
@@ -260,7 +261,7 @@ class Consumer:
                 for queue in queues
             )
         )
-        await self._begin_again(dict(zip(queues, offsets, strict=True)))
+        self.begin_again(dict(zip(queues, offsets, strict=True)))
 
     def acknowledge(self, queue: MessageQueue, next_offset: int) -> None:
         """Acknowledges all messages of the queue before ``next_offset``."""
@@ -294,6 +295,16 @@ class Consumer:
         self._ready_bytes += batch.size
         self._arrival.set()
 
+    def begin_again(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Moves queues, in one step: of several moves the last one counts."""
+        for queue, offset in offsets.items():
+            self._offsets.reset(queue, offset)
+            fetcher = self._fetchers.get(queue)  # None: another member's queue, which may come back
+            if fetcher is not None and not self._closed:
+                self._drop_batches(fetcher)
+                fetcher.stop()
+                self._fetch(queue, wait_seconds=0.0, start_at=offset)
+
     def failed(self, address: str | None, queue: MessageQueue, error: Failure) -> None:
         """A pull failed; it will be tried again."""
         if isinstance(error, RefusedError) and not error.retriable:
@@ -305,6 +316,9 @@ class Consumer:
 
     # Background tasks.
 
+    def _lost(self, address: str) -> None:
+        self._membership.disconnected(address)
+
     def _members_changed(self, _: Connection, request: Frame) -> None:
         """Request 40 of a broker."""
         if ext_str(request, "consumerGroup") == self._group:
@@ -315,19 +329,7 @@ class Consumer:
         if ext_str(request, "group") == self._group and not self._closed:
             offsets = reset_offsets(request.body)
             logger.warning("an operator reset the group: %s", offsets)
-            task = self._loop.create_task(self._begin_again(offsets))
-            self._resets[task] = None
-            task.add_done_callback(lambda done: self._resets.pop(done, None))
-
-    async def _begin_again(self, offsets: Mapping[MessageQueue, int]) -> None:
-        for queue, offset in offsets.items():
-            fetcher = self._fetchers.get(queue)
-            self._offsets.reset(queue, offset, owned=fetcher is not None)
-            if fetcher is None:
-                continue  # another member's queue, which may come back
-            await self._stop(fetcher)
-            if self._fetchers.get(queue) is fetcher:
-                self._fetch(queue, wait_seconds=0.0, start_at=offset)
+            self.begin_again(offsets)
 
     def _route_changed(self, route: TopicRoute) -> None:
         if route.topic in self._subscriptions:
@@ -359,6 +361,7 @@ class Consumer:
             subscription=self._subscriptions[queue.topic],
             # The retry topic may not exist before a message is sent back.
             start_from="earliest" if queue.topic == self._retry_topic else self._start_from,
+            made_at_ms=self._made_at_ms,
             start_at=start_at,
             broadcast=self._broadcast,
             wait_seconds=wait_seconds,
@@ -366,6 +369,10 @@ class Consumer:
 
     async def _stop(self, fetcher: Fetcher) -> None:
         """Drops its batches before it waits, so that none is handed out meanwhile."""
+        self._drop_batches(fetcher)
+        await fetcher.stop()
+
+    def _drop_batches(self, fetcher: Fetcher) -> None:
         if self._opened is not None and self._opened.batch.queue == fetcher.queue:
             self._opened = None
         kept = [(owner, batch) for owner, batch in self._ready if owner is not fetcher]
@@ -373,12 +380,12 @@ class Consumer:
         self._ready_bytes = sum(batch.size for _, batch in kept)
         for other in self._fetchers.values():
             other.wake()
-        await fetcher.stop()
 
     async def _give_up(self, queue: MessageQueue) -> None:
         """Stops the queue and commits its offset, from which another member continues."""
-        await self._stop(self._fetchers.pop(queue))
-        if not self._broadcast and queue in self._offsets.uncommitted():
+        fetcher = self._fetchers.pop(queue)
+        await self._stop(fetcher)
+        if not self._broadcast and fetcher.has_begun and queue in self._offsets.uncommitted():
             await self._offsets.commit([queue])
 
     async def _commit_regularly(self) -> None:
@@ -387,6 +394,7 @@ class Consumer:
             await self._offsets.commit(self._uncommitted())
 
     def _uncommitted(self) -> list[MessageQueue]:
-        """This member's queues with uncommitted offsets. Other queues are left out: their next
-        owners may be further."""
-        return [queue for queue in self._offsets.uncommitted() if queue in self._fetchers]
+        """The queues with uncommitted offsets that this member has begun. What it knows of others
+        may be old: another member may be further."""
+        begun = {queue for queue, fetcher in self._fetchers.items() if fetcher.has_begun}
+        return [queue for queue in self._offsets.uncommitted() if queue in begun]

@@ -31,6 +31,10 @@ class PullAnswer(NamedTuple):
     body: bytes
     leads: bool = True
     """Whether the broker leads its group, as far as the answer says."""
+    min_offset: int = 0
+    """With :attr:`~ResponseCode.PULL_OFFSET_MOVED`: the offset of the queue's first message."""
+    max_offset: int = 0
+    """With that code: the offset that the next message will get."""
 
 
 PULL_CODES = frozenset(
@@ -212,7 +216,11 @@ def pull_answer(address: str, answer: Frame) -> PullAnswer:
         raise refusal(address, answer.code, answer.remark)
     next_offset = _ext_number(address, answer, "nextBeginOffset")
     leads = answer.ext.get(LEADER, address) == address
-    return PullAnswer(answer.code, next_offset, answer.body, leads)
+    if answer.code != ResponseCode.PULL_OFFSET_MOVED:
+        return PullAnswer(answer.code, next_offset, answer.body, leads)
+    first = _ext_number(address, answer, "minOffset")
+    end = _ext_number(address, answer, "maxOffset")
+    return PullAnswer(answer.code, next_offset, answer.body, leads, first, end)
 
 
 def _ext_number(address: str, answer: Frame, name: str) -> int:

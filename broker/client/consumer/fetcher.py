@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Mapping
 from typing import Literal, Protocol, TypeAlias
 
 from broker.client.consumer.consumer_requests import ConsumerRequests, PullAnswer, pull_answer
@@ -43,6 +44,9 @@ class Sink(Protocol):
 
     def put(self, fetcher: Fetcher, batch: PulledBatch) -> None: ...
 
+    def begin_again(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Stops the fetchers of these queues and starts others at ``offsets``."""
+
     def failed(self, address: str | None, queue: MessageQueue, error: Failure) -> None: ...
 
 
@@ -66,16 +70,21 @@ class Fetcher:
         queue: MessageQueue,
         subscription: Subscription,
         start_from: StartFrom,
+        made_at_ms: int,
         start_at: int | None,
         broadcast: bool,
         wait_seconds: float,
     ) -> None:
-        """The queue starts after ``wait_seconds``. ``start_at``: the offset at which it starts,
-        whatever is committed; None: the group's."""
+        """The queue starts after ``wait_seconds``.
+
+        ``start_at``: the offset to which it was moved (:meth:`OffsetStore.reset`), whatever is
+        committed; None: it starts at the group's. ``made_at_ms``: when the consumer was made. With
+        "latest" a queue that has appeared since starts there: its end may be behind new messages.
+        """
         self.queue = queue
         self.ahead = 0
         """Batches in the sink that the program has not taken yet."""
-        self.obstacle: Failure | None = ClientError(NOT_YET)
+        self.obstacle: Failure | None = ClientError(NOT_YET) if start_at is None else None
         """Why the queue could not start so far; None once it has."""
         self._loop = loop
         self._routes = routes
@@ -85,20 +94,25 @@ class Fetcher:
         self._subscription = subscription
         self._tags = tag_filter(subscription)
         self._start_from = start_from
-        self._start_at = start_at
+        self._made_at_ms = made_at_ms
         self._broadcast = broadcast
-        self._start_offset = 0
-        self._next_offset = 0
+        self._next_offset = start_at or 0
         self._pulling: asyncio.Future[Frame] | None = None
         self._address: str | None = None
         self._room: asyncio.Future[None] | None = None
         self._behind_since: float | None = None
         self._task = loop.create_task(self._run(wait_seconds))
 
-    async def stop(self) -> None:
-        """Ends the pulls. Messages in the sink stay there."""
+    @property
+    def has_begun(self) -> bool:
+        """Whether the queue has started. Only then its offsets are those of this member."""
+        return self.obstacle is None
+
+    def stop(self) -> Awaitable[object]:
+        """Ends the pulls: from now on nothing is put into the sink. Messages there stay. The result
+        tells when its task has ended; it need not be awaited."""
         self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        return asyncio.gather(self._task, return_exceptions=True)
 
     def wake(self) -> None:
         """Checks again whether the sink has room."""
@@ -118,40 +132,45 @@ class Fetcher:
 
     async def _run(self, wait_seconds: float) -> None:
         await asyncio.sleep(wait_seconds)
-        started = False
-        while True:
+        while not self._task.cancelling():  # the sink stops this fetcher when it moves the queue
             try:
-                if not started:
-                    self._start_offset = self._next_offset = await self._first_offset()
-                    started = True
-                    self.obstacle = None
+                if not self.has_begun:
+                    await self._begin()
                 await self._wait_for_room()
                 await self._pull()
             except (CallError, ClientError) as error:
-                if not started:
+                if not self.has_begun:
                     self.obstacle = error
                 self._sink.failed(self._address, self.queue, error)
                 await self._routes.recover(self.queue.topic, self.queue.broker, until_led=True)
 
-    async def _first_offset(self) -> int:
-        if self._start_at is not None:
-            return self._start_at
+    async def _begin(self) -> None:
         self._address = address = self._routes.leader(self.queue)
-        known = self._offsets.acknowledged(self.queue)
         committed = None
         if not self._broadcast:
             committed = await self._requests.committed_offset(address, self.queue)
-        if known is not None or committed is not None:
-            return max(known or 0, committed or 0)
+        known = self._offsets.acknowledged(self.queue)
+        if known is None and committed is None:
+            offset = committed = await self._first_offset(address)
+        else:
+            offset = max(known or 0, committed or 0)
+        self._offsets.begin(self.queue, offset, committed)
+        self._next_offset = offset
+        self.obstacle = None
+
+    async def _first_offset(self, address: str) -> int:
+        """Where the group begins. Another member would begin there too, also after a crash of this
+        one: a later end or time is committed at once."""
         if self._start_from == "earliest":
             return await self._requests.min_offset(address, self.queue)
-        if self._start_from == "latest":
-            offset = await self._requests.max_offset(address, self.queue)
-        else:
+        if self._start_from != "latest":
             offset = await self._requests.search_offset(address, self.queue, self._start_from)
-        # Earlier messages are not for the group. The offset is committed: otherwise tools
-        # would count them as lag, and a later start would begin at a later end.
-        self._offsets.acknowledge(self.queue, offset)
+        elif self._routes.is_new(self.queue):
+            offset = await self._requests.search_offset(address, self.queue, self._made_at_ms)
+        else:
+            offset = await self._requests.max_offset(address, self.queue)
+        if not self._broadcast:
+            await self._requests.commit_offset(address, self.queue, offset)
         return offset
 
     async def _wait_for_room(self) -> None:
@@ -207,31 +226,27 @@ class Fetcher:
         """Skips messages that are not for this group. The offset is committed only if all earlier
         messages are acknowledged."""
         if offset > self._next_offset:
-            done_with = max(self._offsets.acknowledged(self.queue) or 0, self._start_offset)
-            if done_with == self._next_offset:
-                self._offsets.acknowledge(self.queue, offset)
+            self._offsets.skip(self.queue, self._next_offset, offset)
             self._next_offset = offset
 
     def _move(self, answer: PullAnswer, address: str) -> None:
-        now = self._loop.time()
-        if answer.next_offset < self._next_offset:
+        asked, following = self._next_offset, answer.next_offset
+        if asked > answer.max_offset:
+            now = self._loop.time()
             if self._behind_since is None:
                 self._behind_since = now
             if now - self._behind_since < BEHIND_SECONDS:
                 raise LaggingBrokerError(
-                    f"{address} has {self.queue} only up to {answer.next_offset}, "
-                    f"but it was read up to {self._next_offset}"
+                    f"{address} has {self.queue} only up to {answer.max_offset}, "
+                    f"but it was read up to {asked}"
                 )
-        logger.warning(
-            "%s: offset %d is gone, going on at %d",
-            self.queue,
-            self._next_offset,
-            answer.next_offset,
-        )
         self._behind_since = None
-        if answer.next_offset < self._next_offset:
-            self._offsets.rewind(self.queue, answer.next_offset)
-        self._next_offset = answer.next_offset
+        if asked < answer.min_offset and asked < following:
+            logger.warning("%s: offset %d is gone, going on at %d", self.queue, asked, following)
+            self._skip_to(following)
+        else:  # the topic was created again, or an operator has reset the group
+            logger.warning("%s: moved from offset %d to %d", self.queue, asked, following)
+            self._sink.begin_again({self.queue: following})
 
 
 def tag_filter(subscription: Subscription) -> TagFilter:

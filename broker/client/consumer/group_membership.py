@@ -99,12 +99,17 @@ class GroupMembership:
         self._wake.set()
         self._task = self._loop.create_task(self._run())
 
-    async def stop(self) -> None:
-        """Leaves the group; reachable brokers are notified."""
+    def cancel(self) -> None:
+        """Sends no more heartbeats."""
         if self._timer is not None:
             self._timer.cancel()
         if self._task is not None:
             self._task.cancel()
+
+    async def stop(self) -> None:
+        """Leaves the group; reachable brokers are notified."""
+        self.cancel()
+        if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
         goodbyes = [self._requests.unregister(address) for address in self._heartbeat_sent]
         await asyncio.gather(*goodbyes, return_exceptions=True)
@@ -118,6 +123,21 @@ class GroupMembership:
         """A connection broke, so the broker has forgotten this client."""
         if self._heartbeat_sent.pop(address, None) is not None:
             self._wake.set()
+
+    def disconnected(self, address: str) -> None:
+        """As :meth:`lost`, for any connection. The broker may lead no more, and nothing else tells
+        that if only heartbeats go there."""
+        self.lost(address)
+        self._doubt(address)
+
+    def _doubt(self, address: str) -> None:
+        """Looks up the routes that are led from there. Otherwise this client would greet the next
+        leader late, and the other members would take its queues."""
+        for topic in self._subscriptions:
+            route = self._routes.cached(topic)
+            for broker, leader in ({} if route is None else route.leaders()).items():
+                if leader == address:
+                    self._routes.doubt(topic, broker)
 
     async def _run(self) -> None:
         while True:
@@ -179,6 +199,8 @@ class GroupMembership:
                 self._heartbeat_sent.pop(address, None)
                 if isinstance(error, AccessDeniedError):
                     self._denied = error
+                else:
+                    self._doubt(address)
                 continue
             self._denied = None
             self._heartbeat_sent[address] = self._loop.time()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from broker.filter.sql92_parser import parse_selector
-from broker.filter.subscription import ALL, SQL_TYPE, Subscription
+from broker.filter.subscription import ALL, SQL_TYPE, Subscription, tag_codes
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,11 @@ class Sql:
 
 
 def subscription(topic: str, wanted: str | Sql, version: int) -> Subscription:
-    """``wanted``: a tag expression, empty for all messages, or an SQL92 selector."""
+    """``wanted``: a tag expression, empty for all messages, or an SQL92 selector.
+
+    Raises :class:`~broker.filter.subscription.ExpressionError`, as :class:`Sql` does.
+    """
     if isinstance(wanted, Sql):
         return Subscription(topic, wanted.expression, version, SQL_TYPE)
+    tag_codes(wanted)  # every heartbeat needs them
     return Subscription(topic, wanted or ALL, version)

@@ -20,7 +20,8 @@ class OffsetStore:
 
     Acknowledged offsets are kept for ever, even if the queue goes to another member and comes back.
     So within one run an acknowledged message is not handed out again, unless an operator resets the
-    group.
+    group. While another member has the queue it may go further, so the offset here may be old. Each
+    time the queue begins, :meth:`begin` says where; before that the offset must not be committed.
     """
 
     def __init__(self, requests: ConsumerRequests, routes: Routes) -> None:
@@ -31,6 +32,15 @@ class OffsetStore:
         self._handed_out: dict[MessageQueue, int] = {}
         """For reset queues: the offset up to which messages were handed out since."""
 
+    def begin(self, queue: MessageQueue, next_offset: int, committed: int | None) -> None:
+        """The queue begins at ``next_offset``: all messages before count as acknowledged.
+        ``committed``: where the group begins if nobody commits more; None: elsewhere."""
+        self._acknowledged[queue] = next_offset
+        if committed is None:
+            self._committed.pop(queue, None)
+        else:
+            self._committed[queue] = committed
+
     def acknowledge(self, queue: MessageQueue, next_offset: int) -> None:
         """Acknowledges all messages of the queue before ``next_offset``."""
         if self._handed_out.get(queue, next_offset) < next_offset:
@@ -38,16 +48,17 @@ class OffsetStore:
         if next_offset > self._acknowledged.get(queue, -1):
             self._acknowledged[queue] = next_offset
 
-    def rewind(self, queue: MessageQueue, next_offset: int) -> None:
-        """The program moves the queue, also back before acknowledged messages."""
-        self._acknowledged[queue] = next_offset
+    def skip(self, queue: MessageQueue, offset: int, next_offset: int) -> None:
+        """The messages from ``offset`` to ``next_offset`` are not for the group. They count as
+        acknowledged if all before them are."""
+        if self._acknowledged.get(queue, -1) >= offset:
+            self.hand_out(queue, next_offset)
+            self.acknowledge(queue, next_offset)
 
-    def reset(self, queue: MessageQueue, next_offset: int, *, owned: bool) -> None:
-        """An operator moves the queue, also behind unacknowledged messages. If it is not ``owned``,
-        its owner commits what it consumes from there: this consumer commits nothing."""
+    def reset(self, queue: MessageQueue, next_offset: int) -> None:
+        """Moves the queue, also back before acknowledged messages, or on behind others."""
         self._acknowledged[queue] = self._handed_out[queue] = next_offset
-        if not owned:
-            self._committed[queue] = next_offset
+        self._committed.pop(queue, None)
 
     def hand_out(self, queue: MessageQueue, next_offset: int) -> None:
         """Messages before ``next_offset`` were handed out, and may be acknowledged."""

@@ -92,6 +92,8 @@ class Routes:
         self._rng = rng
         self._routes: dict[str, TopicRoute] = {}
         self._answers: Answers = {}
+        self._first_queues: dict[str, frozenset[MessageQueue]] = {}
+        """By topic: the queues of the first answer; none if there was no such topic."""
         self._lookups: dict[str, RouteLookup] = {}
         self._missing: dict[str, float] = {}
         """For topics without a route: the time at which no NameServer knew the topic."""
@@ -135,6 +137,10 @@ class Routes:
 
     def cached(self, topic: str) -> TopicRoute | None:
         return self._routes.get(topic)
+
+    def is_new(self, queue: MessageQueue) -> bool:
+        """Whether the queue was not there when a NameServer was first asked for its topic."""
+        return queue not in self._first_queues.get(queue.topic, ())
 
     async def get(self, topic: str) -> TopicRoute:
         """The known route, or the result of :meth:`refresh`."""
@@ -240,10 +246,13 @@ class Routes:
         del self._lookups[topic]
         if look_up.route is not None:
             self._missing.pop(topic, None)
+            if topic not in self._first_queues:
+                self._first_queues[topic] = frozenset(look_up.route.read_queues)
             self._take(look_up.route)
         else:
             logger.debug("route of %s: %s", topic, look_up.error)
             if isinstance(look_up.error, TopicNotFoundError):
+                self._first_queues.setdefault(topic, frozenset())
                 self._forget_leaders(topic)
                 if topic not in self._routes:
                     self._missing[topic] = self._loop.time()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from broker.client.config import ConsumerConfig
 from broker.client.message import MessageQueue
 from broker.remoting.protocol.codes import RequestCode
 from tests.broker.client.consumer.consumers import TOPIC, new_consumer, start, take
@@ -77,4 +78,37 @@ async def test_heartbeats_come_every_thirty_seconds(loop: NetworkedLoop) -> None
     async with new_consumer():
         await asyncio.sleep(95)
         assert broker.count(RequestCode.HEART_BEAT) == 4
+    await cluster.close()
+
+
+async def test_a_dead_leader_to_which_only_heartbeats_went_is_missed_at_once(
+    loop: NetworkedLoop,
+) -> None:
+    """Otherwise its successor knows only the other member, which takes all queues."""
+    cluster, _ = await start(loop, queues=2, groups=2)
+    async with new_consumer(number=1) as first, new_consumer(number=2) as second:
+        await asyncio.sleep(52)
+        before = [first.queues, second.queues]
+        assert {each.broker for each in second.queues} == {"broker-b"}
+        leader = await cluster.fail_over(cluster.brokers[0])
+        await asyncio.sleep(1)
+        assert len(leader.members) == 2
+        for _ in range(200):
+            await asyncio.sleep(0.1)
+            assert [first.queues, second.queues] == before
+    await cluster.close()
+
+
+async def test_so_is_a_leader_that_answers_no_heartbeat(loop: NetworkedLoop) -> None:
+    cluster, _ = await start(loop, queues=2, groups=2)
+    old = cluster.brokers[0]
+    config = ConsumerConfig(heartbeat_seconds=7)
+    async with new_consumer(number=1), new_consumer(number=2, config=config) as second:
+        await asyncio.sleep(36)  # the next look-up of the route is far
+        assert {each.broker for each in second.queues} == {"broker-b"}
+        old.overrides[RequestCode.HEART_BEAT] = lambda _connection, _request: None
+        old.leading = False
+        leader = await cluster.add(old.group)
+        await asyncio.sleep(12)
+        assert second._membership._client_id in leader.members.values()
     await cluster.close()

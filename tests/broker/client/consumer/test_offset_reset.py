@@ -8,10 +8,12 @@ import pytest
 
 from broker.client.config import ConsumerConfig
 from broker.client.consumer.offset_reset_body import reset_offsets
+from broker.remoting.protocol.codes import ResponseCode
 from broker.remoting.protocol.errors import FieldError
 from tests.broker.client.consumer.consumers import TOPIC, new_consumer, start, take
 from tests.broker.client.consumer.test_consumer import gets_nothing
 from tests.broker.client.consumer.test_consumer_members import queue
+from tests.broker.client.fake_cluster import NOW_MS, Broker
 from tests.support.virtual_network import NetworkedLoop
 
 
@@ -101,11 +103,84 @@ async def test_batches_from_before_a_reset_are_handed_out_no_more(loop: Networke
     async with new_consumer(config=ConsumerConfig(pull_messages_max=1)) as consumer:
         batch = await consumer.next_batch()
         await asyncio.sleep(1)  # the next one is here
-        moving = asyncio.ensure_future(consumer._begin_again({batch.queue: 0}))
+        consumer.begin_again({batch.queue: 0})
         await asyncio.sleep(0)
         async with asyncio.timeout(60):
             assert await take(consumer, 2) == [b"a", b"b"]
-        await moving
+    await cluster.close()
+
+
+async def test_of_two_resets_at_once_the_last_one_counts(loop: NetworkedLoop) -> None:
+    cluster, broker = await start(loop, queues=1)
+    broker.store(TOPIC, 0, b"a", b"b", b"c", b"d")
+    async with new_consumer() as consumer:
+        await take(consumer, 4)
+        broker.reset_group("G", TOPIC, 0, 3)
+        broker.reset_group("G", TOPIC, 0, 1)
+        async with asyncio.timeout(60):
+            assert await take(consumer, 3) == [b"b", b"c", b"d"]
+    await cluster.close()
+
+
+def moved(broker: Broker, following: int) -> None:
+    """The leader answers the held pulls with 21: request 220 did not reach the member."""
+    held, broker.held = broker.held, []
+    for connection, request in held:
+        end = len(broker.group.queues[TOPIC, 0])
+        ext = {"nextBeginOffset": str(following), "minOffset": "0", "maxOffset": str(end)}
+        connection.respond(request, ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET", ext=ext)
+
+
+async def test_the_next_pull_moves_a_group_back(loop: NetworkedLoop) -> None:
+    """The leader says so once, to this pull alone."""
+    cluster, broker = await start(loop, queues=1)
+    broker.store(TOPIC, 0, b"a", b"b", b"c")
+    async with new_consumer() as consumer:
+        await take(consumer, 3)
+        await asyncio.sleep(6)
+        broker.group.offsets["G", TOPIC, 0] = 1
+        moved(broker, 1)
+        async with asyncio.timeout(60):
+            assert await take(consumer, 2, acknowledge=False) == [b"b", b"c"]
+        await asyncio.sleep(6)
+        assert broker.group.offsets["G", TOPIC, 0] == 1
+        consumer.acknowledge(queue(0), 3)
+    assert broker.group.offsets["G", TOPIC, 0] == 3
+    await cluster.close()
+
+
+async def test_the_next_pull_moves_a_group_on(loop: NetworkedLoop) -> None:
+    """And what came before does not undo that: it is handed out no more."""
+    cluster, broker = await start(loop, queues=1)
+    async with new_consumer() as consumer:
+        await asyncio.sleep(1)
+        broker.store(TOPIC, 0, b"a")
+        await asyncio.sleep(1)  # it is here, and not taken
+        broker.group.append(TOPIC, 0, [(b"b", b""), (b"c", b"")])
+        broker.group.offsets["G", TOPIC, 0] = 2
+        moved(broker, 2)
+        await asyncio.sleep(1)
+        async with asyncio.timeout(60):
+            assert await take(consumer, 1) == [b"c"]
+    assert broker.group.offsets["G", TOPIC, 0] == 3
+    await cluster.close()
+
+
+@pytest.mark.parametrize("turns", range(12))
+async def test_a_rewind_that_is_cancelled_leaves_the_queue_pulled(
+    loop: NetworkedLoop, turns: int
+) -> None:
+    cluster, broker = await start(loop, queues=1)
+    broker.store(TOPIC, 0, b"a")
+    async with new_consumer() as consumer:
+        await take(consumer, 1)
+        rewinding = asyncio.ensure_future(consumer.rewind(NOW_MS + 1))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        rewinding.cancel()
+        broker.store(TOPIC, 0, b"b")
+        async with asyncio.timeout(60):
+            assert await take(consumer, 1) == [b"b"]
     await cluster.close()
 
 

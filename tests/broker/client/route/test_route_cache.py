@@ -52,6 +52,34 @@ async def start(loop: NetworkedLoop, *extra: str) -> tuple[Cluster, Broker, Rout
     return cluster, broker, routes
 
 
+async def test_queues_are_new_that_the_first_answer_did_not_show(loop: NetworkedLoop) -> None:
+    cluster, _, routes = await start(loop)
+    known, added = (MessageQueue("T", "broker-a", queue_id) for queue_id in (1, 2))
+    await routes.refresh("T")
+    cluster.topics["T"] = 3
+    await routes.refresh("T")
+    assert (routes.is_new(known), routes.is_new(added)) == (False, True)
+    first = MessageQueue("other", "broker-a", 0)
+    with pytest.raises(TopicNotFoundError):
+        await routes.refresh("other")
+    cluster.topics["other"] = 1
+    await asyncio.sleep(1)
+    await routes.refresh("other")
+    assert routes.is_new(first)
+    await cluster.close()
+
+
+async def test_no_answer_shows_no_queue_to_be_new(loop: NetworkedLoop) -> None:
+    cluster, _, routes = await start(loop)
+    await cluster.stop_name_server()
+    with pytest.raises(NameServersUnreachableError):
+        await routes.refresh("T")
+    await cluster._name_server.start()
+    await routes.refresh("T")
+    assert not routes.is_new(MessageQueue("T", "broker-a", 1))
+    await cluster.close()
+
+
 def test_a_route_with_bare_keys_is_read() -> None:
     route = decode_route("T", BARE)
     assert route.brokers == {"b": {0: "10.0.0.1:10911", 2: "10.0.0.3:10911"}}
