@@ -4,12 +4,11 @@ The sources are check-quorum (thesis 6.2) and ``docs/safety.md``. The check runs
 sends heartbeats, by its own clock. A leader that sent none for an election timeout was paused, or
 its disk was slow; then the time starts again. So it does when other nodes become the voters. A
 leader that sent none for half an election timeout may ask before it steps down: the time starts
-again if a majority has answered since it did so last.
+again if a majority has answered, or voted, since it did so last.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
@@ -56,9 +55,8 @@ class LeadershipTimeLimits(Invariant):
         seconds = core.config.election_seconds
         if known is None or known.key != (host.boot, core.term) or now - known.beat_at > seconds:
             known = self._of[host.name] = _Leadership(host.boot, core.term, now)
-        elif (
-            now - known.beat_at > seconds / 2 - core.config.heartbeat_seconds
-            and _majority_answered(core, known, known.asked_at)
+        elif now - known.beat_at > seconds / 2 - core.config.heartbeat_seconds and (
+            known.asked_at is None or _majority_answered(core, known, known.asked_at)
         ):
             known.since = known.asked_at = now
         known.beat_at = now
@@ -97,7 +95,9 @@ class _Leadership:
         self.key = (boot, term)
         self.term = term
         self.since = self.beat_at = now
-        self.asked_at = -math.inf  # when the time started again because it may ask first
+        self.asked_at: float | None = None
+        """When the time started again because it may ask first. None: not yet, and its votes count
+        as answers."""
         self.quorums: Sequence[Collection[str]] = ()
         self.answered: dict[str, float] = {}
         self.change: tuple[int, float] | None = None  # the joint configuration's index, since when

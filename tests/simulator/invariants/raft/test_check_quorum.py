@@ -82,3 +82,16 @@ def test_a_leader_that_stands_still_again_and_again_may_not(leader: Leader) -> N
 def test_a_leader_that_is_answered_leads_however_often_it_stands_still(leader: Leader) -> None:
     for _ in range(20):
         leader.beats(0.9 * ELECTION, answered=True)
+
+
+def test_the_votes_of_an_election_are_answers(leader: Leader) -> None:
+    """A leader that was elected just now, and that nobody has answered since."""
+    elected = Leader()
+    elected.beats(0.0, answered=False)
+    found = elected.seconds_unanswered(0.9 * ELECTION)
+    assert found == leader.seconds_unanswered(0.9 * ELECTION)
+    again = Leader()
+    again.beats(0.0, answered=False)
+    assert (
+        again.seconds_unanswered(*[0.9 * ELECTION] * 20) < (0.9 + ANSWERED_ELECTIONS + 1) * ELECTION
+    )
