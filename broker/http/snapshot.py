@@ -137,8 +137,8 @@ class SnapshotDirectories:
         return real
 
     def incomplete(self) -> list[str]:
-        """The snapshots in ``snapshots/`` without a manifest; no snapshot if that is a link, because
-        somebody else may write there."""
+        """The snapshots in ``snapshots/`` without a manifest. If that is a link, somebody else may
+        write there, and none is given."""
         if os.path.islink(f"{self._data}/{SNAPSHOTS}"):
             return []
         return [path for path, names in _snapshots(self._own) if MANIFEST_NAME not in names]

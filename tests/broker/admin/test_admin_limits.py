@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from types import SimpleNamespace
@@ -44,7 +44,10 @@ def test_a_node_that_answers_with_too_much_counts_as_silent(
             self.chunks = chunks
 
         @asynccontextmanager
-        async def get(self, _url: str, *, allow_redirects: bool) -> AsyncIterator[Any]:
+        async def get(
+            self, _url: str, *, headers: Mapping[str, str], allow_redirects: bool
+        ) -> AsyncIterator[Any]:
+            assert not headers
             assert not allow_redirects
             yield SimpleNamespace(content=self)
 
@@ -55,7 +58,7 @@ def test_a_node_that_answers_with_too_much_counts_as_silent(
     def got(*chunks: bytes) -> Any:
         session: Any = Session(*chunks)
         return asyncio.run(
-            ClusterHandler._get(object.__new__(ClusterHandler), session, "http://n1")
+            ClusterHandler._get(object.__new__(ClusterHandler), session, "http://n1", {})
         )
 
     assert got(b'{"a":', b"1}") == {"a": 1}
