@@ -4,7 +4,8 @@ The outcome of a transaction and its message are in one log entry, so both are s
 producer that does not decide gets check-backs (39); the log counts each before it is sent. The
 transaction is rolled back after the last check-back without an answer. If no producer of its group
 is connected, it is rolled back at the same age. A connected producer is always asked first, even if
-the log could not count check-backs for a long time.
+the log could not count check-backs for a long time. While the disk is full, none is asked and
+nothing is rolled back.
 """
 
 from __future__ import annotations
@@ -277,7 +278,9 @@ class TransactionCoordinator:
 
     def _act(self, offset: int, transaction: OpenTransaction, now_ms: int) -> None:
         policy = self._policy
-        if offset in self._ending:
+        # A commit is a message. While the disk has no room for it, no check counts: the producer
+        # may have decided, and cannot say so.
+        if offset in self._ending or not self._batcher.takes_messages:
             self._look_at(now_ms + policy.interval_ms, offset)
         elif policy.is_given_up(transaction):
             self._give_up(offset, transaction, now_ms)

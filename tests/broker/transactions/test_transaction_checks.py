@@ -12,7 +12,7 @@ from broker.remoting.client import RemotingClient
 from broker.remoting.connection import Connection
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.frame import Frame
-from dledger.errors import BusyError
+from dledger.errors import BusyError, NoRoomError
 from store.message.record import decode_record
 from tests.broker.single_broker import (
     ADDRESS,
@@ -172,6 +172,35 @@ async def test_a_producer_that_is_there_is_asked_however_long_the_log_took_nothi
         await producer.stay(5)
         assert (len(producer.asked), open_offsets(broker)) == (1, [0])
         await producer.client.close()
+
+
+async def test_nothing_is_rolled_back_while_full_disks_take_no_commit(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
+    """The producer answers each check with a commit, and is refused, which it does not hear."""
+
+    async with running_broker(loop, tmp_path, clock_runs=True, transaction_check_max=3) as broker:
+        await broker.create_topic("orders")
+        producer = Producer(broker)
+        sent = await half(broker)
+        broker.broker.context.batcher.refuse_messages(NoRoomError)
+        await producer.stay(TIMEOUT_S + 5 * INTERVAL_S)
+        assert (await end(broker, sent, COMMIT)).code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert (producer.asked, open_offsets(broker)) == ([], [0])
+        broker.broker.context.batcher.refuse_messages(None)
+        await producer.stay(INTERVAL_S + 1)
+        assert (len(producer.asked), open_offsets(broker)) == (1, [0])
+        assert (await end(broker, sent, COMMIT)).code == ResponseCode.SUCCESS
+        assert await received(broker) == [b"paid"]
+        await producer.client.close()
+
+
+async def test_a_producer_may_roll_back_while_disks_are_full(broker: SingleBroker) -> None:
+    await broker.create_topic("orders")
+    sent = await half(broker)
+    broker.broker.context.batcher.refuse_messages(NoRoomError)
+    assert (await end(broker, sent, ROLLBACK)).code == ResponseCode.SUCCESS
+    assert open_offsets(broker) == []
 
 
 async def test_many_transactions_are_asked_about_one_by_one(broker: SingleBroker) -> None:
