@@ -3,9 +3,10 @@
 The outcome of a transaction and its message are in one log entry, so both are stored or neither. A
 producer that does not decide gets check-backs (39); the log counts each before it is sent. The
 transaction is rolled back after the last check-back without an answer. If no producer of its group
-is connected, it is rolled back at the same age. A connected producer is always asked first, even if
-the log could not count check-backs for a long time. While the disk is full, none is asked and
-nothing is rolled back.
+is connected, it is rolled back at the same age, but a new leader first waits until producers have
+had the time to say that they are there. So a connected producer is always asked first, even if the
+log could not count check-backs for a long time. While the disk is full, none is asked and nothing
+is rolled back.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from broker.errors import (
     UnavailableError,
 )
 from broker.group_commit.batcher import Batcher
-from broker.remoting.connected_clients import ConnectedClients
+from broker.remoting.connected_clients import EXPIRY_SECONDS, ConnectedClients
 from broker.remoting.protocol.codes import RequestCode
 from broker.scheduled.republisher import real_queue
 from broker.state.commands import CheckTransaction, EndTransaction
@@ -84,7 +85,12 @@ class CheckPolicy:
 
     def is_too_old(self, transaction: OpenTransaction, now_ms: int) -> bool:
         """Whether it has waited for as long as all check-backs take."""
-        return now_ms >= self.first_ms(transaction) + self.checks_max * self.interval_ms
+        return now_ms >= self.first_ms(transaction) + self.all_checks_ms
+
+    @property
+    def all_checks_ms(self) -> int:
+        """The time from the first check-back to the rollback."""
+        return self.checks_max * self.interval_ms
 
 
 @dataclass(slots=True)
@@ -118,6 +124,9 @@ class TransactionCoordinator:
         self._policy = policy
         self._term: int | None = None
         """The term in which this node serves."""
+        self._knows_producers_at = 0.0
+        """The loop's time at which the producers have been heard that are connected in this term.
+        """
         self._due: list[tuple[float, int]] = []
         """A heap of the loop's times and offsets. The wall clock may be set back, and nobody would
         be asked until it has caught up. Ended transactions stay in it while they are few: their
@@ -135,6 +144,8 @@ class TransactionCoordinator:
         self.stop()
         self._term = term
         if term is not None:
+            patience = min(EXPIRY_SECONDS, self._policy.all_checks_ms / 1000)
+            self._knows_producers_at = self._loop.time() + patience
             due_ms = self._policy.due_ms
             opened = self._machine.state.transactions
             for transaction in opened.values():
@@ -289,7 +300,11 @@ class TransactionCoordinator:
                 CheckTransaction(offset, transaction.position, now_ms),
                 partial(self._counted, offset, self._term),
             )
-        elif policy.is_too_old(transaction, now_ms):
+        elif (
+            policy.is_too_old(transaction, now_ms)
+            # There was no leader for long, or another clock: its producer may be about to return.
+            and self._loop.time() >= self._knows_producers_at
+        ):
             self._give_up(offset, transaction, now_ms)
         else:
             self._look_at(now_ms + NOBODY_MS, offset)

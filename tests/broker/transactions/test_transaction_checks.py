@@ -9,6 +9,7 @@ import pytest
 
 from broker.group_commit.batcher import Batcher
 from broker.remoting.client import RemotingClient
+from broker.remoting.connected_clients import EXPIRY_SECONDS
 from broker.remoting.connection import Connection
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.frame import Frame
@@ -239,6 +240,31 @@ async def test_an_open_transaction_survives_a_restart(
         assert (await end(broker, sent[0], COMMIT)).code == ResponseCode.SUCCESS
         assert await received(broker) == [b"paid"]
         await producer.client.close()
+
+
+@pytest.mark.parametrize("returns", [True, False], ids=["producer", "nobody"])
+async def test_who_returns_after_an_outage_longer_than_all_checks_is_asked(
+    loop: NetworkedLoop, tmp_path: Path, returns: bool
+) -> None:
+    """A new leader knows no producer yet, and each transaction is as old as if it had waited."""
+
+    async with running_broker(loop, tmp_path, clock_runs=True) as broker:
+        await broker.create_topic("orders")
+        sent = await half(broker)
+    async with running_broker(loop, tmp_path, clock_runs=True) as broker:
+        broker.now_ms += 3_600_000
+        await asyncio.sleep(30)
+        assert open_offsets(broker) == [0]
+        if returns:
+            producer = Producer(broker)
+            await producer.stay(TIMEOUT_S)
+            assert len(producer.asked) == 1
+            assert (await end(broker, sent, COMMIT)).code == ResponseCode.SUCCESS
+            assert await received(broker) == [b"paid"]
+            await producer.client.close()
+        else:
+            await asyncio.sleep(EXPIRY_SECONDS - 30)
+            assert open_offsets(broker) == []
 
 
 async def test_who_was_asked_by_a_clock_that_is_ahead_is_asked_again_after_an_interval(
