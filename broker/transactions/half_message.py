@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from broker.errors import IllegalMessageError, UnknownTopicError
 from broker.group_commit.pending_batch import QueueMessages
+from broker.limits import CLIENTS
 from broker.scheduled.placement import Placement
 from broker.scheduled.republisher import (
     real_queue,
@@ -39,11 +40,18 @@ SYS_FLAG_COMMIT = 0x8
 def half_message_placement(topic: str, queue_id: int, properties: bytes) -> Placement:
     """The placement of the half message for a queue.
 
-    Raises :class:`~broker.errors.IllegalMessageError` if it does not name its producer group.
+    Raises :class:`~broker.errors.IllegalMessageError` if it does not name its producer group, or by
+    more characters than a heartbeat may.
     """
-    if not find_property(properties, PRODUCER_GROUP):
+    group = (find_property(properties, PRODUCER_GROUP) or b"").decode(errors="replace")
+    if not group:
         raise IllegalMessageError(
             "a message of a transaction needs its producer group in the property PGROUP"
+        )
+    if len(group) > CLIENTS.name_size_max:
+        raise IllegalMessageError(
+            f"the producer group has {len(group)} characters, "
+            f"at most {CLIENTS.name_size_max} are allowed"
         )
     marks = real_queue_marks(topic, queue_id)
     return Placement(HALF_TOPIC, 0, with_properties(properties, marks))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from broker.errors import RefusedError
-from broker.limits import STATE
+from broker.limits import CLIENTS, STATE
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.topics_and_groups import HALF_TOPIC
 from store.errors import DamagedError, StoreError
@@ -235,6 +235,17 @@ async def test_what_is_no_half_message_is_refused(
     await broker.create_topic("orders")
     answer = await broker.send("orders", 0, b"x", **changed)
     assert (answer.code, remark in (answer.remark or "")) == (code, True), answer.remark
+
+
+async def test_the_name_of_a_producer_group_has_a_limit(broker: SingleBroker) -> None:
+    """Each replica keeps it for each open transaction."""
+    await broker.create_topic("orders")
+    longest = HALF.replace("payers", "ü" * CLIENTS.name_size_max)
+    await half(broker, properties=longest)
+    answer = await broker.send("orders", 2, b"x", longest.replace("ü\x02", "üü\x02"), f="4")
+    assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+    assert "producer group has 513 characters" in (answer.remark or "")
+    assert open_offsets(broker) == [0]
 
 
 async def test_a_batch_may_not_hold_one(broker: SingleBroker) -> None:
