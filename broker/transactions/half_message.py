@@ -14,7 +14,7 @@ from collections.abc import Callable
 from broker.errors import IllegalMessageError, UnknownTopicError
 from broker.group_commit.pending_batch import QueueMessages
 from broker.limits import CLIENTS
-from broker.scheduled.placement import Placement
+from broker.scheduled.placement import Placement, deliver_time
 from broker.scheduled.republisher import (
     real_queue,
     real_queue_marks,
@@ -37,11 +37,12 @@ CHECK_TIMES = b"TRANSACTION_CHECK_TIMES"
 SYS_FLAG_COMMIT = 0x8
 
 
-def half_message_placement(topic: str, queue_id: int, properties: bytes) -> Placement:
+def half_message_placement(topic: str, queue_id: int, properties: bytes, now_ms: int) -> Placement:
     """The placement of the half message for a queue.
 
     Raises :class:`~broker.errors.IllegalMessageError` if it does not name its producer group, or by
-    more characters than a heartbeat may.
+    more characters than a heartbeat may. It is raised also if the message must still wait for a
+    time at ``now_ms``: a commit publishes it at once.
     """
     group = (find_property(properties, PRODUCER_GROUP) or b"").decode(errors="replace")
     if not group:
@@ -53,6 +54,8 @@ def half_message_placement(topic: str, queue_id: int, properties: bytes) -> Plac
             f"the producer group has {len(group)} characters, "
             f"at most {CLIENTS.name_size_max} are allowed"
         )
+    if deliver_time(properties, now_ms) > now_ms:
+        raise IllegalMessageError("a message of a transaction cannot have a delivery time")
     marks = real_queue_marks(topic, queue_id)
     return Placement(HALF_TOPIC, 0, with_properties(properties, marks))
 
