@@ -29,12 +29,12 @@ from broker.errors import (
 )
 from broker.group_commit.batcher import Batcher
 from broker.remoting.connected_clients import EXPIRY_SECONDS, ConnectedClients
-from broker.remoting.protocol.codes import RequestCode
 from broker.scheduled.republisher import real_queue
 from broker.state.commands import CheckTransaction, EndTransaction
 from broker.state.open_transactions import OpenTransaction
 from broker.state.state_machine import BrokerStateMachine
-from broker.transactions.half_message import check_request, committed_message, is_named
+from broker.transactions.check_sender import CheckSender
+from broker.transactions.half_message import committed_message, is_named
 from dledger.errors import ProposeError
 from dledger.node.state_machine import Leadership
 from store.errors import StoreError
@@ -120,8 +120,15 @@ class TransactionCoordinator:
         self._batcher = batcher
         self._clients = clients
         self._loop = loop
-        self._rng = rng
         self._policy = policy
+        self._check_sender = CheckSender(
+            machine=machine,
+            lookup=lookup,
+            clients=clients,
+            loop=loop,
+            rng=rng,
+            done=self._checked,
+        )
         self._term: int | None = None
         """The term in which this node serves."""
         self._knows_producers_at = 0.0
@@ -168,6 +175,7 @@ class TransactionCoordinator:
         self._term = None
         self._due = []
         self._ending = {}
+        self._check_sender.stop()
         self._cancel()
 
     def oldest_needed_position(self) -> int | None:
@@ -324,35 +332,16 @@ class TransactionCoordinator:
         self._look_at(now_ms + self._policy.interval_ms, offset)
 
     def _counted(self, offset: int, term: int | None, error: ProposeError | None) -> None:
-        """The log has counted the check-back: sends it to the producer."""
+        """The log has counted the check-back: it is sent to the producer."""
         if term != self._term:
             return
-        transaction = self._machine.state.transactions.get(offset)
-        if transaction is None:
-            return
-        if error is not None:
+        if error is None:
+            self._check_sender.add(offset)
+        else:
             self._look_at(self._batcher.now_ms() + NOBODY_MS, offset)
-            return
-        self._look_at(self._policy.due_ms(transaction), offset)
-        group, checks = transaction.group, transaction.checks
 
-        def loaded(data: Bytes, fault: StoreError | None) -> None:
-            try:
-                if fault is not None:
-                    raise fault
-                record = decode_record(data)
-                ext, body = check_request(record, checks)
-            except StoreError as damage:
-                log.warning("cannot ask about the transaction at offset %d: %s", offset, damage)
-                return
-            # Any client may claim to belong to a producer group.
-            topic, _queue_id = real_queue(record.properties)
-            found = self._clients.producers.get(group, {})
-            members = [way for way, client in found.items() if client.may_publish(topic)]
-            if members:
-                self._rng.choice(members).push(RequestCode.CHECK_TRANSACTION_STATE, ext, (body,))
-
-        self._lookup.record(transaction.position, loaded)
+    def _checked(self, offset: int) -> None:
+        self._look_at(self._batcher.now_ms() + self._policy.interval_ms, offset)
 
     # --- waiting
 

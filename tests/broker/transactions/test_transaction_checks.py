@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +17,8 @@ from broker.remoting.connection import Connection
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.frame import Frame
 from dledger.errors import BusyError, NoRoomError
+from store.errors import DamagedError, StoreError
+from store.io.filesystem import Bytes
 from store.message.record import decode_record
 from tests.broker.single_broker import (
     ADDRESS,
@@ -213,6 +218,62 @@ async def test_many_transactions_are_asked_about_one_by_one(broker: SingleBroker
     await asyncio.sleep(TIMEOUT_S + 2)
     asked = [str(request.ext["msgId"]) for _, request in producer.asked]
     assert asked == [f"U{number}" for number in range(150)]
+    await producer.client.close()
+
+
+async def test_checks_that_are_counted_together_are_sent_in_different_turns(
+    broker: SingleBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A body that gRPC decompresses takes long. Those of all checks of an entry would stop the
+    leader for minutes."""
+    turns, push, loop = list[tuple[float, int]](), Connection.push, broker.loop
+
+    def pushed(connection: Connection, code: int, *given: Any) -> None:
+        if code == RequestCode.CHECK_TRANSACTION_STATE:
+            turns.append((loop.now, loop._turns))
+        push(connection, code, *given)
+
+    await broker.create_topic("orders")
+    producer = Producer(broker)
+    await producer.heartbeat()
+    sent = [await half(broker, properties=HALF.replace("U1", f"U{n}")) for n in range(40)]
+    await end(broker, sent[30], ROLLBACK, msgId="U30")
+    monkeypatch.setattr(Connection, "push", pushed)
+    await asyncio.sleep(TIMEOUT_S + 1)
+    assert len(producer.asked) == len(set(turns)) == 39
+    await producer.client.close()
+
+
+async def test_a_check_whose_half_message_cannot_be_read_holds_up_no_other(
+    broker: SingleBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes again after an interval. One that is read for long does not hold them up either."""
+    lookup, held = broker.broker.context.lookup, list[Callable[[], None]]()
+    read = lookup.record
+
+    def record(position: int, done: Callable[[Bytes, StoreError | None], None]) -> None:
+        if position == positions[0]:
+            done(b"", DamagedError("log/0", position, "rotten"))
+        elif position == positions[1]:
+            held.append(partial(read, position, done))
+        else:
+            read(position, done)
+
+    await broker.create_topic("orders")
+    producer = Producer(broker)
+    await producer.heartbeat()
+    sent = [await half(broker, properties=HALF.replace("U1", f"U{n}")) for n in range(40)]
+    positions = [int(str(each.ext["msgId"])[16:], 16) for each in sent]
+    with monkeypatch.context() as disk:
+        disk.setattr(lookup, "record", record)
+        await asyncio.sleep(TIMEOUT_S + 1)
+    assert [request.ext["msgId"] for _, request in producer.asked] == [
+        f"U{n}" for n in range(2, 40)
+    ]
+    for go_on in held:
+        go_on()
+    await producer.stay(INTERVAL_S)
+    assert {request.ext["msgId"] for _, request in producer.asked} == {f"U{n}" for n in range(40)}
     await producer.client.close()
 
 
