@@ -34,6 +34,9 @@ from store.message.record import (
 TRANSACTION = b"TRAN_MSG"
 CHECK_TIMES = b"TRANSACTION_CHECK_TIMES"
 
+SYS_FLAG_OUTCOME = 0xC
+"""The bits of RocketMQ's outcomes: 4 is a half message, 8 a commit, and 12 a rollback."""
+
 SYS_FLAG_COMMIT = 0x8
 
 
@@ -71,7 +74,7 @@ def committed_message(
         record,
         topic_of,
         without=(REAL_TOPIC, REAL_QUEUE_ID, TRANSACTION),
-        sys_flag=record.sys_flag | SYS_FLAG_COMMIT,
+        sys_flag=record.sys_flag & ~SYS_FLAG_OUTCOME | SYS_FLAG_COMMIT,
         prepared_position=record.position,
     )
     if message is None:
