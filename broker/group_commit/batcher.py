@@ -86,6 +86,8 @@ class Batcher:
         self._closed: deque[PendingBatch] = deque()
         self._pending_bytes = 0
         self._reserve_for_messages = self._reserve
+        self.takes_messages = True
+        """Whether the disk has room for messages."""
         self._in_flight: list[PendingBatch] = []
         self._turn_scheduled = False
         self._next_offsets = NextOffsets(applied)
@@ -235,6 +237,7 @@ class Batcher:
     def refuse_messages(self, why: Callable[[int], ProposeError] | None) -> None:
         """Refuses messages because disks are full, or takes them again (None). Commands are
         taken: one of them may make room. ``why`` makes the error for a size."""
+        self.takes_messages = why is None
         self._reserve_for_messages = (
             self._reserve if why is None else partial(self._refuse_for_full_disk, why)
         )

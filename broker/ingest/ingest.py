@@ -252,7 +252,7 @@ class Ingest:
             request.topic, request.reconsume_times, request.options.times_max, batcher.group
         )
         if is_half_message(properties):
-            place = self._half_message_placement(request.topic, queue_id, properties)
+            place = self._half_message_placement(request.topic, queue_id, properties, now_ms)
         elif group is None:
             place = scheduled_placement(
                 request.topic, queue_id, properties, now_ms, self.deduplicator.knows_timed
@@ -281,11 +281,13 @@ class Ingest:
             )
         self._add(place, message, now_ms, waiter)
 
-    def _half_message_placement(self, topic: str, queue_id: int, properties: bytes) -> Placement:
+    def _half_message_placement(
+        self, topic: str, queue_id: int, properties: bytes, now_ms: int
+    ) -> Placement:
         opened = len(self._machine.state.transactions)
         if opened >= STATE.transactions_max:
             raise BusyError(opened, STATE.transactions_max, "transactions are open")
-        return half_message_placement(topic, queue_id, properties)
+        return half_message_placement(topic, queue_id, properties, now_ms)
 
     def _add(self, place: Placement, message: PendingMessage, now_ms: int, waiter: Sender) -> None:
         if place.deliver_ms is None:

@@ -3,8 +3,10 @@
 The outcome of a transaction and its message are in one log entry, so both are stored or neither. A
 producer that does not decide gets check-backs (39); the log counts each before it is sent. The
 transaction is rolled back after the last check-back without an answer. If no producer of its group
-is connected, it is rolled back at the same age. A connected producer is always asked first, even if
-the log could not count check-backs for a long time.
+is connected, it is rolled back at the same age, but a new leader first waits until producers have
+had the time to say that they are there. So a connected producer is always asked first, even if the
+log could not count check-backs for a long time. While the disk is full, none is asked and nothing
+is rolled back.
 """
 
 from __future__ import annotations
@@ -26,13 +28,13 @@ from broker.errors import (
     UnavailableError,
 )
 from broker.group_commit.batcher import Batcher
-from broker.remoting.connected_clients import ConnectedClients
-from broker.remoting.protocol.codes import RequestCode
+from broker.remoting.connected_clients import EXPIRY_SECONDS, ConnectedClients
 from broker.scheduled.republisher import real_queue
 from broker.state.commands import CheckTransaction, EndTransaction
 from broker.state.open_transactions import OpenTransaction
 from broker.state.state_machine import BrokerStateMachine
-from broker.transactions.half_message import check_request, committed_message, is_named
+from broker.transactions.check_sender import CheckSender
+from broker.transactions.half_message import committed_message, is_named
 from dledger.errors import ProposeError
 from dledger.node.state_machine import Leadership
 from store.errors import StoreError
@@ -83,7 +85,12 @@ class CheckPolicy:
 
     def is_too_old(self, transaction: OpenTransaction, now_ms: int) -> bool:
         """Whether it has waited for as long as all check-backs take."""
-        return now_ms >= self.first_ms(transaction) + self.checks_max * self.interval_ms
+        return now_ms >= self.first_ms(transaction) + self.all_checks_ms
+
+    @property
+    def all_checks_ms(self) -> int:
+        """The time from the first check-back to the rollback."""
+        return self.checks_max * self.interval_ms
 
 
 @dataclass(slots=True)
@@ -113,10 +120,20 @@ class TransactionCoordinator:
         self._batcher = batcher
         self._clients = clients
         self._loop = loop
-        self._rng = rng
         self._policy = policy
+        self._check_sender = CheckSender(
+            machine=machine,
+            lookup=lookup,
+            clients=clients,
+            loop=loop,
+            rng=rng,
+            done=self._checked,
+        )
         self._term: int | None = None
         """The term in which this node serves."""
+        self._knows_producers_at = 0.0
+        """The loop's time at which the producers have been heard that are connected in this term.
+        """
         self._due: list[tuple[float, int]] = []
         """A heap of the loop's times and offsets. The wall clock may be set back, and nobody would
         be asked until it has caught up. Ended transactions stay in it while they are few: their
@@ -134,6 +151,8 @@ class TransactionCoordinator:
         self.stop()
         self._term = term
         if term is not None:
+            patience = min(EXPIRY_SECONDS, self._policy.all_checks_ms / 1000)
+            self._knows_producers_at = self._loop.time() + patience
             due_ms = self._policy.due_ms
             opened = self._machine.state.transactions
             for transaction in opened.values():
@@ -156,6 +175,7 @@ class TransactionCoordinator:
         self._term = None
         self._due = []
         self._ending = {}
+        self._check_sender.stop()
         self._cancel()
 
     def oldest_needed_position(self) -> int | None:
@@ -277,7 +297,9 @@ class TransactionCoordinator:
 
     def _act(self, offset: int, transaction: OpenTransaction, now_ms: int) -> None:
         policy = self._policy
-        if offset in self._ending:
+        # A commit is a message. While the disk has no room for it, no check counts: the producer
+        # may have decided, and cannot say so.
+        if offset in self._ending or not self._batcher.takes_messages:
             self._look_at(now_ms + policy.interval_ms, offset)
         elif policy.is_given_up(transaction):
             self._give_up(offset, transaction, now_ms)
@@ -286,7 +308,11 @@ class TransactionCoordinator:
                 CheckTransaction(offset, transaction.position, now_ms),
                 partial(self._counted, offset, self._term),
             )
-        elif policy.is_too_old(transaction, now_ms):
+        elif (
+            policy.is_too_old(transaction, now_ms)
+            # There was no leader for long, or another clock: its producer may be about to return.
+            and self._loop.time() >= self._knows_producers_at
+        ):
             self._give_up(offset, transaction, now_ms)
         else:
             self._look_at(now_ms + NOBODY_MS, offset)
@@ -306,35 +332,16 @@ class TransactionCoordinator:
         self._look_at(now_ms + self._policy.interval_ms, offset)
 
     def _counted(self, offset: int, term: int | None, error: ProposeError | None) -> None:
-        """The log has counted the check-back: sends it to the producer."""
+        """The log has counted the check-back: it is sent to the producer."""
         if term != self._term:
             return
-        transaction = self._machine.state.transactions.get(offset)
-        if transaction is None:
-            return
-        if error is not None:
+        if error is None:
+            self._check_sender.add(offset)
+        else:
             self._look_at(self._batcher.now_ms() + NOBODY_MS, offset)
-            return
-        self._look_at(self._policy.due_ms(transaction), offset)
-        group, checks = transaction.group, transaction.checks
 
-        def loaded(data: Bytes, fault: StoreError | None) -> None:
-            try:
-                if fault is not None:
-                    raise fault
-                record = decode_record(data)
-                ext, body = check_request(record, checks)
-            except StoreError as damage:
-                log.warning("cannot ask about the transaction at offset %d: %s", offset, damage)
-                return
-            # Any client may claim to belong to a producer group.
-            topic, _queue_id = real_queue(record.properties)
-            found = self._clients.producers.get(group, {})
-            members = [way for way, client in found.items() if client.may_publish(topic)]
-            if members:
-                self._rng.choice(members).push(RequestCode.CHECK_TRANSACTION_STATE, ext, (body,))
-
-        self._lookup.record(transaction.position, loaded)
+    def _checked(self, offset: int) -> None:
+        self._look_at(self._batcher.now_ms() + self._policy.interval_ms, offset)
 
     # --- waiting
 

@@ -13,7 +13,8 @@ from collections.abc import Callable
 
 from broker.errors import IllegalMessageError, UnknownTopicError
 from broker.group_commit.pending_batch import QueueMessages
-from broker.scheduled.placement import Placement
+from broker.limits import CLIENTS
+from broker.scheduled.placement import Placement, deliver_time
 from broker.scheduled.republisher import (
     real_queue,
     real_queue_marks,
@@ -33,18 +34,31 @@ from store.message.record import (
 TRANSACTION = b"TRAN_MSG"
 CHECK_TIMES = b"TRANSACTION_CHECK_TIMES"
 
+SYS_FLAG_OUTCOME = 0xC
+"""The bits of RocketMQ's outcomes: 4 is a half message, 8 a commit, and 12 a rollback."""
+
 SYS_FLAG_COMMIT = 0x8
 
 
-def half_message_placement(topic: str, queue_id: int, properties: bytes) -> Placement:
+def half_message_placement(topic: str, queue_id: int, properties: bytes, now_ms: int) -> Placement:
     """The placement of the half message for a queue.
 
-    Raises :class:`~broker.errors.IllegalMessageError` if it does not name its producer group.
+    Raises :class:`~broker.errors.IllegalMessageError` if it does not name its producer group, or by
+    more characters than a heartbeat may. It is raised also if the message must still wait for a
+    time at ``now_ms``: a commit publishes it at once.
     """
-    if not find_property(properties, PRODUCER_GROUP):
+    group = (find_property(properties, PRODUCER_GROUP) or b"").decode(errors="replace")
+    if not group:
         raise IllegalMessageError(
             "a message of a transaction needs its producer group in the property PGROUP"
         )
+    if len(group) > CLIENTS.name_size_max:
+        raise IllegalMessageError(
+            f"the producer group has {len(group)} characters, "
+            f"at most {CLIENTS.name_size_max} are allowed"
+        )
+    if deliver_time(properties, now_ms) > now_ms:
+        raise IllegalMessageError("a message of a transaction cannot have a delivery time")
     marks = real_queue_marks(topic, queue_id)
     return Placement(HALF_TOPIC, 0, with_properties(properties, marks))
 
@@ -60,7 +74,7 @@ def committed_message(
         record,
         topic_of,
         without=(REAL_TOPIC, REAL_QUEUE_ID, TRANSACTION),
-        sys_flag=record.sys_flag | SYS_FLAG_COMMIT,
+        sys_flag=record.sys_flag & ~SYS_FLAG_OUTCOME | SYS_FLAG_COMMIT,
         prepared_position=record.position,
     )
     if message is None:

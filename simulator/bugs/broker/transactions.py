@@ -70,7 +70,7 @@ def open_transactions_not_in_the_checkpoint(patch: Patch) -> None:
     not_in_checkpoints(patch, "transactions", dict)
 
 
-@bug("N39x", "is asked about", 5)
+@bug("N39x", "is asked about | as part transactions of the broker", 5)
 def checks_not_counted(patch: Patch) -> None:
     """The log does not count the checks of a transaction."""
     not_applied(patch, CheckTransaction)

@@ -205,6 +205,8 @@ async def test_a_transaction_is_ended_by_its_id_at_any_broker(service: SingleSer
     assert ended.status.code == Code.OK
     _, (got,) = await received(service)
     assert got.system_properties.message_type == MessageType.TRANSACTION
+    (record,) = messages(await service.broker.pull("orders", 0, 0))
+    assert record.sys_flag == 8  # 12 is RocketMQ's rollback
     again = await service.ask("EndTransaction", ends, pb.EndTransactionResponse)
     assert again.status.code == Code.INVALID_TRANSACTION_ID
 

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from broker.group_commit.batcher import Batcher
 from broker.remoting.client import RemotingClient
+from broker.remoting.connected_clients import EXPIRY_SECONDS
 from broker.remoting.connection import Connection
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.frame import Frame
-from dledger.errors import BusyError
+from dledger.errors import BusyError, NoRoomError
+from store.errors import DamagedError, StoreError
+from store.io.filesystem import Bytes
 from store.message.record import decode_record
 from tests.broker.single_broker import (
     ADDRESS,
@@ -174,6 +180,35 @@ async def test_a_producer_that_is_there_is_asked_however_long_the_log_took_nothi
         await producer.client.close()
 
 
+async def test_nothing_is_rolled_back_while_full_disks_take_no_commit(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
+    """The producer answers each check with a commit, and is refused, which it does not hear."""
+
+    async with running_broker(loop, tmp_path, clock_runs=True, transaction_check_max=3) as broker:
+        await broker.create_topic("orders")
+        producer = Producer(broker)
+        sent = await half(broker)
+        broker.broker.context.batcher.refuse_messages(NoRoomError)
+        await producer.stay(TIMEOUT_S + 5 * INTERVAL_S)
+        assert (await end(broker, sent, COMMIT)).code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert (producer.asked, open_offsets(broker)) == ([], [0])
+        broker.broker.context.batcher.refuse_messages(None)
+        await producer.stay(INTERVAL_S + 1)
+        assert (len(producer.asked), open_offsets(broker)) == (1, [0])
+        assert (await end(broker, sent, COMMIT)).code == ResponseCode.SUCCESS
+        assert await received(broker) == [b"paid"]
+        await producer.client.close()
+
+
+async def test_a_producer_may_roll_back_while_disks_are_full(broker: SingleBroker) -> None:
+    await broker.create_topic("orders")
+    sent = await half(broker)
+    broker.broker.context.batcher.refuse_messages(NoRoomError)
+    assert (await end(broker, sent, ROLLBACK)).code == ResponseCode.SUCCESS
+    assert open_offsets(broker) == []
+
+
 async def test_many_transactions_are_asked_about_one_by_one(broker: SingleBroker) -> None:
     await broker.create_topic("orders")
     producer = Producer(broker)
@@ -183,6 +218,62 @@ async def test_many_transactions_are_asked_about_one_by_one(broker: SingleBroker
     await asyncio.sleep(TIMEOUT_S + 2)
     asked = [str(request.ext["msgId"]) for _, request in producer.asked]
     assert asked == [f"U{number}" for number in range(150)]
+    await producer.client.close()
+
+
+async def test_checks_that_are_counted_together_are_sent_in_different_turns(
+    broker: SingleBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A body that gRPC decompresses takes long. Those of all checks of an entry would stop the
+    leader for minutes."""
+    turns, push, loop = list[tuple[float, int]](), Connection.push, broker.loop
+
+    def pushed(connection: Connection, code: int, *given: Any) -> None:
+        if code == RequestCode.CHECK_TRANSACTION_STATE:
+            turns.append((loop.now, loop._turns))
+        push(connection, code, *given)
+
+    await broker.create_topic("orders")
+    producer = Producer(broker)
+    await producer.heartbeat()
+    sent = [await half(broker, properties=HALF.replace("U1", f"U{n}")) for n in range(40)]
+    await end(broker, sent[30], ROLLBACK, msgId="U30")
+    monkeypatch.setattr(Connection, "push", pushed)
+    await asyncio.sleep(TIMEOUT_S + 1)
+    assert len(producer.asked) == len(set(turns)) == 39
+    await producer.client.close()
+
+
+async def test_a_check_whose_half_message_cannot_be_read_holds_up_no_other(
+    broker: SingleBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes again after an interval. One that is read for long does not hold them up either."""
+    lookup, held = broker.broker.context.lookup, list[Callable[[], None]]()
+    read = lookup.record
+
+    def record(position: int, done: Callable[[Bytes, StoreError | None], None]) -> None:
+        if position == positions[0]:
+            done(b"", DamagedError("log/0", position, "rotten"))
+        elif position == positions[1]:
+            held.append(partial(read, position, done))
+        else:
+            read(position, done)
+
+    await broker.create_topic("orders")
+    producer = Producer(broker)
+    await producer.heartbeat()
+    sent = [await half(broker, properties=HALF.replace("U1", f"U{n}")) for n in range(40)]
+    positions = [int(str(each.ext["msgId"])[16:], 16) for each in sent]
+    with monkeypatch.context() as disk:
+        disk.setattr(lookup, "record", record)
+        await asyncio.sleep(TIMEOUT_S + 1)
+    assert [request.ext["msgId"] for _, request in producer.asked] == [
+        f"U{n}" for n in range(2, 40)
+    ]
+    for go_on in held:
+        go_on()
+    await producer.stay(INTERVAL_S)
+    assert {request.ext["msgId"] for _, request in producer.asked} == {f"U{n}" for n in range(40)}
     await producer.client.close()
 
 
@@ -210,6 +301,31 @@ async def test_an_open_transaction_survives_a_restart(
         assert (await end(broker, sent[0], COMMIT)).code == ResponseCode.SUCCESS
         assert await received(broker) == [b"paid"]
         await producer.client.close()
+
+
+@pytest.mark.parametrize("returns", [True, False], ids=["producer", "nobody"])
+async def test_who_returns_after_an_outage_longer_than_all_checks_is_asked(
+    loop: NetworkedLoop, tmp_path: Path, returns: bool
+) -> None:
+    """A new leader knows no producer yet, and each transaction is as old as if it had waited."""
+
+    async with running_broker(loop, tmp_path, clock_runs=True) as broker:
+        await broker.create_topic("orders")
+        sent = await half(broker)
+    async with running_broker(loop, tmp_path, clock_runs=True) as broker:
+        broker.now_ms += 3_600_000
+        await asyncio.sleep(30)
+        assert open_offsets(broker) == [0]
+        if returns:
+            producer = Producer(broker)
+            await producer.stay(TIMEOUT_S)
+            assert len(producer.asked) == 1
+            assert (await end(broker, sent, COMMIT)).code == ResponseCode.SUCCESS
+            assert await received(broker) == [b"paid"]
+            await producer.client.close()
+        else:
+            await asyncio.sleep(EXPIRY_SECONDS - 30)
+            assert open_offsets(broker) == []
 
 
 async def test_who_was_asked_by_a_clock_that_is_ahead_is_asked_again_after_an_interval(

@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from broker.errors import RefusedError
-from broker.limits import STATE
+from broker.limits import CLIENTS, STATE
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.topics_and_groups import HALF_TOPIC
 from store.errors import DamagedError, StoreError
 from store.io.filesystem import Bytes
 from tests.broker.single_broker import (
+    NOW_MS,
     SingleBroker,
     batched,
     messages,
@@ -235,6 +236,40 @@ async def test_what_is_no_half_message_is_refused(
     await broker.create_topic("orders")
     answer = await broker.send("orders", 0, b"x", **changed)
     assert (answer.code, remark in (answer.remark or "")) == (code, True), answer.remark
+
+
+async def test_the_name_of_a_producer_group_has_a_limit(broker: SingleBroker) -> None:
+    """Each replica keeps it for each open transaction."""
+    await broker.create_topic("orders")
+    longest = HALF.replace("payers", "ü" * CLIENTS.name_size_max)
+    await half(broker, properties=longest)
+    answer = await broker.send("orders", 2, b"x", longest.replace("ü\x02", "üü\x02"), f="4")
+    assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+    assert "producer group has 513 characters" in (answer.remark or "")
+    assert open_offsets(broker) == [0]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("TIMER_DELIVER_MS", str(NOW_MS + 60_000)),
+        ("TIMER_DELAY_SEC", "60"),
+        ("TIMER_DELAY_MS", "60000"),
+    ],
+)
+async def test_a_half_message_cannot_wait_for_a_time(
+    broker: SingleBroker, name: str, value: str
+) -> None:
+    """It would be delivered at its commit. One that has waited for that time may be sent on."""
+    await broker.create_topic("orders")
+    properties = f"{HALF}{name}\x01{value}\x02"
+    answer = await broker.send("orders", 2, b"x", properties, f="4")
+    assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+    assert "cannot have a delivery time" in (answer.remark or "")
+    assert open_offsets(broker) == []
+    sent = await half(broker, properties=f"{properties}TIMER_OUT_MS\x011\x02")
+    await end(broker, sent, COMMIT)
+    assert await received(broker) == [b"paid"]
 
 
 async def test_a_batch_may_not_hold_one(broker: SingleBroker) -> None:

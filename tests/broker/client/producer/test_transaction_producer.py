@@ -14,6 +14,7 @@ from broker.client.errors import (
     ClosedError,
     DeadlineError,
     IllegalMessageError,
+    RefusedError,
     TransactionEndedError,
 )
 from broker.client.message import Message
@@ -290,6 +291,9 @@ async def test_what_was_not_begun_or_may_not_be_is_refused_at_once(broker: Singl
             await producer.transaction(Message(TOPIC, b"a")).commit()
         with pytest.raises(IllegalMessageError, match="delay level"):
             await producer.transaction(Message(TOPIC, b"a", delay_level=3)).begin()
+        timed = Message(TOPIC, b"a", properties={"TIMER_DELAY_SEC": "60"})
+        with pytest.raises(RefusedError, match="cannot have a delivery time"):
+            await producer.transaction(timed).begin()
 
 
 async def test_a_leader_that_is_met_again_hears_of_the_producer_at_once(
