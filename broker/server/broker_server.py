@@ -189,6 +189,7 @@ async def open_broker(
             environment.make_transport,
             environment.loop,
             config.peers,
+            executor=environment.opener,
             on_hole=environment.on_hole,
         )
         unless_opened.pop_all()
