@@ -10,6 +10,8 @@ rebuilds them once the entry is repaired.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from store.errors import CorruptBatchError, DamagedError, DiskFullError, FatalDiskError
 from store.index.block_seals import ROW_SIZE, Tail, block_of, unsealed
 from store.index.consume_queues import BARRIER_QUEUES, ConsumeQueues, state_directory
@@ -35,19 +37,24 @@ def request_rebuild(fs: FileSystem, directory: str) -> None:
 
 
 def rebuild_derived(
-    fs: FileSystem, directory: str, store: ReplicaStore, rows_per_file: int = ROWS_PER_FILE
+    fs: FileSystem,
+    directory: str,
+    store: ReplicaStore,
+    rows_per_file: int = ROWS_PER_FILE,
+    go_on: Callable[[], None] = lambda: None,
 ) -> bool:
     """Rebuilds the derived files if that was requested; returns whether it was. Blocks.
 
-    ``rows_per_file``: of a ConsumeQueue. After a crash the request is still there, and the rebuild
-    begins again. Raises :class:`~store.errors.DiskFullError` if there is no room, and
-    :class:`~store.errors.FatalDiskError` if the disk fails.
+    ``rows_per_file``: of a ConsumeQueue. ``go_on`` is called before each piece of the log, and ends
+    the rebuild by raising. Then, and after a crash, the request is still there, and the rebuild
+    begins again at the next start. Raises :class:`~store.errors.DiskFullError` if there is no
+    room, and :class:`~store.errors.FatalDiskError` if the disk fails.
     """
     request = f"{directory}/state/{REBUILD_NAME}"
     if not fs.exists(request):
         return False
     try:
-        _rebuild(fs, directory, store, rows_per_file)
+        _rebuild(fs, directory, store, rows_per_file, go_on)
         fs.remove(request)
         fs.sync_directory(f"{directory}/state")
     except OSError as error:
@@ -57,7 +64,13 @@ def rebuild_derived(
     return True
 
 
-def _rebuild(fs: FileSystem, directory: str, store: ReplicaStore, rows_per_file: int) -> None:
+def _rebuild(
+    fs: FileSystem,
+    directory: str,
+    store: ReplicaStore,
+    rows_per_file: int,
+    go_on: Callable[[], None],
+) -> None:
     for name in DERIVED:
         fs.remove_tree(f"{directory}/{name}")
     tails = f"{directory}/state/{TAILS_NAME}"
@@ -72,6 +85,7 @@ def _rebuild(fs: FileSystem, directory: str, store: ReplicaStore, rows_per_file:
     rebuilder = _Rebuilder(fs, directory, state.queues, rows_per_file)
     index = store.first_index
     while index <= checkpoint.index:
+        go_on()
         checked = store.check_entries(index, checkpoint.index, READ_BYTES)
         if [place for place in checked.damage if store.repair_row(place)]:
             continue  # only their index rows were wrong: the next look finds these entries

@@ -9,7 +9,8 @@
                                                 every node
     GET  /metrics                               for Prometheus (docs/metrics.md)
     GET  /openapi.yaml                          the description of this API, for programs
-    GET  /livez                                 200 while the process is alive
+    GET  /livez                                 200 while the process is alive, also while it
+                                                opens its data (:mod:`broker.http.opening`)
     GET  /readyz, /healthz                      200 {"status": "ok", ...} while this node serves, or
                                                 503 with the reason
     GET  /status                                this node and its group
@@ -52,6 +53,7 @@ from broker.admin.membership import member_addresses
 from broker.admin.node_history import NodeHistory
 from broker.admin.node_status import role_name
 from broker.admin.waiting_messages import waiting_messages
+from broker.config.node_config import NodeConfig
 from broker.context import BrokerContext
 from broker.errors import WrongStateError
 from broker.http.access import HttpAccess
@@ -92,6 +94,12 @@ WITHOUT_STATE = frozenset(
 leaders."""
 
 
+def guard_of(config: NodeConfig) -> OriginGuard:
+    """Knows the names and addresses of a node."""
+    endpoints = (at for of in (config.own, config.listening) for at in of.endpoints.values())
+    return OriginGuard([*config.http_hosts, *(at.host for at in endpoints)])
+
+
 class HttpServer:
     """Serves HTTP for one broker."""
 
@@ -129,12 +137,7 @@ class HttpServer:
         """The application without a port."""
         config = self._context.config
         memory = MemoryBudget(self._limits, _JSON_OVERHEAD * config.max_message_size + (64 << 10))
-        guard = OriginGuard(
-            [
-                *config.http_hosts,
-                *(at.host for of in (config.own, config.listening) for at in of.endpoints.values()),
-            ]
-        )
+        guard = guard_of(config)
         access = self._context.access
         app = web.Application(
             middlewares=[

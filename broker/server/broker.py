@@ -56,6 +56,7 @@ from broker.state.state_machine import BrokerStateMachine
 from broker.state.state_machine_listener import StateMachineListener
 from broker.topics_and_groups import system_topics
 from broker.transactions.coordinator import CheckPolicy, TransactionCoordinator
+from dledger.node.executor import result_of
 from dledger.node.node import Node
 from dledger.node.state_machine import Leadership
 from dledger.wire.features import POP, RECALL
@@ -85,10 +86,10 @@ class Broker(StateMachineListener):
         limits: BrokerLimits,
     ) -> None:
         """``on_fatal`` gets the reason if the node stops by itself. The process must then end."""
-        retention = limits.retention or config.retention
-        loop = environment.loop
+        retention, loop = limits.retention or config.retention, environment.loop
         self._fs = environment.fs
-        self._data = config.data
+        self._opener = environment.opener
+        self._request_rebuild = partial(request_rebuild, environment.fs, config.data)
         self._on_fatal = on_fatal
         self._set_log_level = environment.set_log_level
         machine = self.machine_class.open(environment.fs, config.data, config.segment_size)
@@ -280,13 +281,13 @@ class Broker(StateMachineListener):
 
     async def start(self) -> None:
         """Recovers the state and joins. Raises ``OSError`` if the peers' port is taken."""
-        data, store = self.context.config.data, self.context.node.store
-        rows_per_file = self.machine_class.rows_per_file
-        if rebuild_derived(self._fs, data, store, rows_per_file):
-            log.info("rebuilt the ConsumeQueues and the key index from the log")
         node, machine = self.context.node, self.context.machine
+        data, store = self.context.config.data, node.store
+        rebuild = partial(rebuild_derived, self._fs, data, store, machine.rows_per_file)
+        if await result_of(self._opener, rebuild):
+            log.info("rebuilt the ConsumeQueues and the key index from the log")
         save_tails = partial(amend_tails, self._fs, f"{data}/state")
-        unwritable = partial(request_rebuild, self._fs, data)
+        unwritable = self._request_rebuild
         node.scrubber.compare_derived(
             lambda: DerivedFilesCheck(
                 store, machine.keys, machine.queue, save_tails=save_tails, unwritable=unwritable
@@ -301,11 +302,10 @@ class Broker(StateMachineListener):
 
     def _failed(self, error: BaseException) -> None:
         if isinstance(error, DamagedError):
-            # An entry could not be applied, because a derived file is damaged. The file can be
-            # rebuilt from the log. Without the note each start would come to the same entry
-            # and end.
+            # A derived file is damaged, so an entry could not be applied. The log can make the
+            # file again. Without the note each start would end at that entry.
             with suppress(OSError):
-                request_rebuild(self._fs, self._data)
+                self._request_rebuild()
         self._on_fatal(error)
 
     async def stop(self) -> None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AsyncExitStack
 from typing import Any, Generic, TypeVar
 
 from broker.config.node_config import NodeConfig
+from broker.http.opening import OpeningPort
 from broker.http.server import HttpServer
 from broker.prometheus.ports import PortFigures
 from broker.remoting.server import RemotingServer
@@ -36,7 +37,10 @@ class BrokerServer(Generic[B]):
         environment: Environment,
         limits: BrokerLimits,
         broker_class: type[B],
+        *,
+        opening: OpeningPort | None = None,
     ) -> None:
+        """``opening`` has the HTTP port until :meth:`start` opens it."""
         loop = environment.loop
         self._store = store
         self._environment = environment
@@ -74,6 +78,7 @@ class BrokerServer(Generic[B]):
             self.broker.serve_brokers(grpc.handlers)
             self.broker.on_leadership.append(grpc.leadership_changed)
             wires["grpc"] = PortFigures(grpc.connections, grpc.refusals, grpc.forwarded)
+        self._opening = opening
         self._http: HttpServer | None = None
         if limits.http:
             remoting, forwarder = self._remoting, self.broker.forwarder
@@ -101,6 +106,8 @@ class BrokerServer(Generic[B]):
             await self._grpc.start()
         self.broker.announcements.on_changed = self._registrar.register_now
         self._registrar.start()
+        if self._opening is not None:
+            await self._opening.stop()
         if self._http is not None:
             await self._http.start()
 
@@ -135,6 +142,8 @@ class BrokerServer(Generic[B]):
         await self._registrar.stop()
         if self._grpc is not None:
             await self._grpc.stop()
+        if self._opening is not None:
+            await self._opening.stop()
         if self._http is not None:
             await self._http.stop()
         await self.broker.stop()
@@ -164,15 +173,20 @@ async def open_broker(
     limits: BrokerLimits,
     broker_class: type[B],
 ) -> BrokerServer[B]:
-    """Opens the data of a broker, which the caller then starts.
+    """Opens the data of a broker, which the caller then starts. Probes are answered meanwhile.
 
     Waits for its peers if the log has a hole that they must fill. Raises
     :class:`~store.errors.StoreError` and ``OSError`` if the data cannot be used; the environment is
     closed then.
     """
-    with ExitStack() as unless_opened:
+    opening: OpeningPort | None = None
+    async with AsyncExitStack() as unless_opened:
         unless_opened.callback(environment.close)
         unless_opened.callback(environment.executors.close)
+        if limits.http:
+            opening = OpeningPort(config, environment.loop, limits.http, environment.tls)
+            unless_opened.push_async_callback(opening.stop)
+            await opening.start()
         store = await open_replica(
             environment.fs,
             config.data,
@@ -189,7 +203,8 @@ async def open_broker(
             environment.make_transport,
             environment.loop,
             config.peers,
+            executor=environment.opener,
             on_hole=environment.on_hole,
         )
         unless_opened.pop_all()
-    return BrokerServer(config, store, environment, limits, broker_class)
+    return BrokerServer(config, store, environment, limits, broker_class, opening=opening)

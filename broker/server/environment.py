@@ -18,7 +18,7 @@ from broker.security.cluster_secrets import ClusterSecrets
 from broker.security.credentials import ClientSecurity
 from broker.security.port_tls import PortTls
 from dledger.config import RaftConfig
-from dledger.node.executor import Executors
+from dledger.node.executor import Executor, Executors
 from dledger.wire.transport import Transport
 from store.errors import DamagedError
 from store.io.filesystem import FileSystem
@@ -70,7 +70,9 @@ class Environment:
     ingest and delivery of a broker of their parts, traced or not. ``secrets`` are needed if access
     control is on. ``tls`` is for the ports of clients, if they use TLS. ``make_grpc`` makes the
     gRPC port, if there is one: grpcio has threads and sockets of its own, so it does not run in
-    simulations. ``close`` releases everything, once nothing runs any more.
+    simulations. ``opening`` is the lane in which the data is opened and rebuilt; by default that of
+    the log, which has nothing else to do then. ``close`` releases everything, once nothing runs any
+    more.
     """
 
     fs: FileSystem
@@ -90,6 +92,12 @@ class Environment:
     tls: PortTls | None = None
     make_grpc: Callable[[BrokerContext, LeaderAddress, ClientSecurity], Wire] | None = None
     cpu_clock: Callable[[], float] | None = None
+    opening: Executor | None = None
+
+    @property
+    def opener(self) -> Executor:
+        """The lane that opens the data."""
+        return self.opening or self.executors.log
 
 
 @dataclass(frozen=True, slots=True)

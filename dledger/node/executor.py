@@ -1,6 +1,6 @@
 """Blocking disk work, off the event loop and in order.
 
-The simulator replaces executors by some that run the work in virtual time.
+The simulator replaces executors by some that run the work in virtual time, or at once.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import queue
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 T = TypeVar("T")
 _Done = Callable[[Any, BaseException | None], None]
@@ -40,6 +40,44 @@ class Executors:
         """Closes all of them."""
         for executor in (self.log, self.reads, self.background):
             executor.close()
+
+
+class StoppedError(Exception):
+    """Ends blocking work whose result nobody wants any more."""
+
+
+async def result_of(executor: Executor, work: Callable[[Callable[[], None]], T]) -> T:
+    """The result of ``work(go_on)``, which is done in a lane while the loop turns.
+
+    The work calls ``go_on`` often. Once the caller is cancelled, that raises :class:`StoppedError`.
+    The cancellation goes on only when the work has ended: whoever closes files next has them for
+    himself. Raises what the work raises.
+    """
+    stops = threading.Event()
+    ended: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+    def go_on() -> None:
+        if stops.is_set():
+            raise StoppedError
+
+    def done(result: T | None, error: BaseException | None) -> None:
+        if error is None:
+            ended.set_result(cast("T", result))
+        else:
+            ended.set_exception(error)
+
+    executor.submit(lambda: work(go_on), done)
+    cancelled: asyncio.CancelledError | None = None
+    while not ended.done():
+        try:
+            await asyncio.wait((ended,))
+        except asyncio.CancelledError as error:
+            stops.set()
+            cancelled = error
+    if cancelled is not None:
+        ended.exception()  # whatever became of the work
+        raise cancelled
+    return ended.result()
 
 
 class ThreadExecutor:

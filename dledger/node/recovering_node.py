@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 
+from dledger.node.executor import Executor, StoppedError, result_of
 from dledger.node.lifecycle import Lifecycle
 from dledger.node.peer_calls import PeerCalls
 from dledger.node.repairer import Repairer
@@ -41,40 +43,60 @@ async def open_replica(  # noqa: PLR0917 - what a replica is opened with, then w
     loop: asyncio.AbstractEventLoop,
     members: Collection[str],
     *,
+    executor: Executor,
     on_hole: Callable[[DamagedError], None] = lambda _error: None,
 ) -> ReplicaStore:
-    """Opens the replica. If its log has an unapplied hole, peers fill that first. ``members`` are
-    the peers in this node's settings: only they may give an entry that no chain CRC ties to the
-    rest. ``on_hole`` is told what is wrong before peers are asked.
+    """Opens the replica: in ``executor``, as the whole log may have to be read. If the log has an
+    unapplied hole, peers fill that first. ``members`` are the peers in this node's settings: only
+    they may give an entry that no chain CRC ties to the rest. ``on_hole`` is told what is wrong
+    before peers are asked.
 
     Raises the errors of :meth:`store.replica.ReplicaStore.open`, and ``OSError`` if the disk
     fails or the transport's port is taken.
     """
-    recovery = Recovery(fs, directory, config)
-    with ExitStack() as unless_whole:
-        unless_whole.callback(recovery.close)
+    with ExitStack() as unless_open:
+
+        def read(go_on: Callable[[], None]) -> Recovery:
+            recovery = Recovery(fs, directory, config, go_on)
+            unless_open.callback(recovery.close)
+            return recovery
+
+        def finish(_go_on: Callable[[], None]) -> ReplicaStore:
+            unless_open.pop_all()  # what fails closes all files
+            store = ReplicaStore(fs, directory, recovery.finish())
+            unless_open.callback(store.close)
+            return store
+
+        recovery = await result_of(executor, read)
         if recovery.hole is not None:
             if config.alone:
                 raise recovery.hole.error
             on_hole(recovery.hole.error)
             others = frozenset(members) - {config.node}
-            await RecoveringNode(recovery, make_transport(), loop, config.node, others).run()
-        unless_whole.pop_all()
-    return ReplicaStore(fs, directory, recovery.finish())
+            node = RecoveringNode(recovery, executor, make_transport(), loop, config.node, others)
+            await node.run()
+        store = await result_of(executor, finish)
+        unless_open.pop_all()
+    return store
 
 
 class RecoveringNode:
     """Repairs one log, from its first hole to the last. A transport's handler while it lasts."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - as above
         self,
         recovery: Recovery,
+        executor: Executor,
         transport: Transport,
         loop: asyncio.AbstractEventLoop,
         node: str,
         members: frozenset[str],
     ) -> None:
         self._recovery = recovery
+        self._executor = executor
+        self._filling = False
+        """Whether the executor has the recovery, which is for one thread at a time."""
+        self._stops = threading.Event()
         self._transport = transport
         self._loop = loop
         self._members = members
@@ -99,7 +121,9 @@ class RecoveringNode:
             await self._whole
         finally:
             self._lifecycle.end()
+            self._stops.set()
             await self._transport.stop()
+            await result_of(self._executor, lambda _go_on: None)  # behind what it was given
 
     # --- events from the transport
 
@@ -127,6 +151,8 @@ class RecoveringNode:
         recovery = self._recovery
         if request.first_index < recovery.first_index:
             status, entries = FetchStatus.EXPIRED, list[Entry]()
+        elif self._filling:
+            status, entries = FetchStatus.BUSY, []
         else:
             size = min(max(request.bytes_max, 0), PIECE_BYTES)
             entries = recovery.read(request.first_index, request.last_index, size)
@@ -161,25 +187,43 @@ class RecoveringNode:
         hole = self._hole()
         if hole is None:
             return
-        try:
-            self._recovery.fill(entries)
-        except DamagedError as error:
-            self._lifecycle.fail(error)
-            return
-        except StoreError as error:
-            missing = self._recovery.hole or hole
-            log.error("entry %d of %s does not fit: %s", missing.index, peer, error)
-        except OSError as error:
-            if error.errno not in OUT_OF_SPACE:
-                self._lifecycle.fail(error)
-                return
+
+        def filled(_result: None, error: BaseException | None) -> None:
+            self._filling = False
+            if self._lifecycle.alive:
+                self._filled(peer, hole, entries[-1].index, error, done)
+
+        self._filling = True
+        self._executor.submit(lambda: self._recovery.fill(entries, self._go_on), filled)
+
+    def _go_on(self) -> None:
+        """Called in the executor."""
+        if self._stops.is_set():
+            raise StoppedError
+
+    def _filled(
+        self,
+        peer: str,
+        hole: UnappliedHole,
+        last_index: int,
+        error: BaseException | None,
+        done: Callable[[bool], None],
+    ) -> None:
+        """Entries up to ``last_index`` were to fill the hole. ``error`` says why some did not."""
+        if isinstance(error, OSError) and error.errno in OUT_OF_SPACE:
             if not self._full:
                 log.error("no room to put entry %d back (%s): free some", hole.index, error)
             self._full = True
+        elif isinstance(error, StoreError) and not isinstance(error, DamagedError):
+            missing = self._recovery.hole or hole
+            log.error("entry %d of %s does not fit: %s", missing.index, peer, error)
+        elif error is not None:
+            self._lifecycle.fail(error)
+            return
         after = self._recovery.hole
         some = after is None or after.index > hole.index
         if some:
-            last = entries[-1].index if after is None else after.index - 1
+            last = last_index if after is None else after.index - 1
             log.warning("%d to %d are whole again, from %s", hole.index, last, peer)
             self._full = False
             self._expired.clear()

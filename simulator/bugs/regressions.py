@@ -71,7 +71,7 @@ def unreadable_end_taken_for_an_unfinished_write(patch: Patch) -> None:
     """An unreadable part above the durable mark is cut like an unfinished write."""
 
     @patch.instead(store.recovery.recovery, "scan")
-    def torn(log: CommitLog, found: LogScan, mark: DurableMark) -> Hole:
+    def torn(log: CommitLog, found: LogScan, mark: DurableMark, *_more: object) -> Hole:
         return scan(log, found, mark)._replace(reason=HoleReason.CRC)
 
     patch.set(store.recovery.recovery, "lost_suffix", lambda _log, _index, _checkpoint: None)

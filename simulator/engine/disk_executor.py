@@ -132,6 +132,26 @@ class SimulatedExecutor:
             work()
 
 
+class ImmediateExecutor:
+    """Work that is done in the moment of its submission: the opening of data, before which nothing
+    of a process can happen."""
+
+    def submit(
+        self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]
+    ) -> None:
+        """See :class:`dledger.node.executor.Executor`."""
+        result: T | None = None
+        error: BaseException | None = None
+        try:
+            result = work()
+        except Exception as raised:  # noqa: BLE001 - handed to `done`, which decides
+            error = raised
+        done(result, error)
+
+    def close(self) -> None:
+        """See :class:`dledger.node.executor.Executor`."""
+
+
 class SimulatedAsyncWriter:
     """Asynchronous writes; see :mod:`store.io.async_io`.
 

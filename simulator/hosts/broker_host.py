@@ -30,7 +30,7 @@ from dledger.node.service import Service
 from dledger.node.state_machine import Leadership
 from dledger.wire.endpoint import Endpoint
 from dledger.wire.features import FEATURES, POP, RECALL, STATE_PROOF, TOPIC_RETENTION
-from simulator.engine.disk_executor import executors_of
+from simulator.engine.disk_executor import ImmediateExecutor, executors_of
 from simulator.engine.violation import Violation
 from simulator.hosts.disk_host import DIRECTORY
 from simulator.hosts.host import (
@@ -205,6 +205,7 @@ class BrokerHost(Host):
                 new_incarnation=self._new_incarnation,
                 on_hole=self._has_hole,
                 close=close,
+                opening=ImmediateExecutor(),
                 secrets=self.settings.secrets,
             ),
             BrokerLimits(

@@ -14,7 +14,7 @@ from dledger.raft.configuration import FIRST_INCARNATION
 from dledger.wire.features import FEATURES
 from dledger.wire.greeting import Greeting
 from dledger.wire.peer_identity import PeerIdentity
-from simulator.engine.disk_executor import executors_of
+from simulator.engine.disk_executor import ImmediateExecutor, executors_of
 from simulator.engine.machine_clock import MachineClock
 from simulator.engine.peer_network import SimulatedTransport
 from simulator.engine.process import Process
@@ -285,6 +285,7 @@ class Host(DiskHost):
             partial(self._make_transport, process),
             self._loop,
             group.voters,
+            executor=ImmediateExecutor(),
             on_hole=self._has_hole,
         )
         executors, close = executors_of(self, process, environment.loop, environment.streams)

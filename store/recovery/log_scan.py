@@ -8,6 +8,7 @@ Behind the durable position it may be a torn tail (:mod:`store.recovery.torn_tai
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from store.errors import DamagedError
@@ -159,16 +160,20 @@ def start_of_scan(checkpoint: Checkpoint | None, index: EntryIndex, mark: Durabl
     return found
 
 
-def scan(log: CommitLog, found: LogScan, mark: DurableMark) -> Hole:
+def scan(
+    log: CommitLog, found: LogScan, mark: DurableMark, go_on: Callable[[], None] = lambda: None
+) -> Hole:
     """Reads the log behind ``found``, up to the next hole, and returns the hole.
 
-    Raises :class:`~store.errors.DamagedError` if the entries are not those that ``mark`` names.
+    ``go_on`` is called before each window, and ends the scan by raising. Raises
+    :class:`~store.errors.DamagedError` if the entries are not those that ``mark`` names.
     """
     cursor = Cursor(
         found.last_index + 1, found.end, found.chain_crc, found.last_term, end=found.end
     )
     size = FIRST_WINDOW_SIZE
     while True:
+        go_on()
         window = log.reader.window(cursor, size=size)
         size = min(size * WINDOW_GROWTH, WINDOW_SIZE)
         for entry in window.entries:

@@ -18,7 +18,7 @@ runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
@@ -88,10 +88,17 @@ class Recovery:
     It ends with :meth:`finish` or :meth:`close`.
     """
 
-    def __init__(self, fs: FileSystem, directory: str, config: StoreConfig) -> None:
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        config: StoreConfig,
+        go_on: Callable[[], None] = lambda: None,
+    ) -> None:
         """Opens the directory, or creates it, and reads up to the first hole.
 
-        Raises the errors of :meth:`store.replica.ReplicaStore.open`.
+        ``go_on`` is called often while the log is read. What it raises ends the recovery, and
+        closes all files. Raises the errors of :meth:`store.replica.ReplicaStore.open`.
         """
         self.hole: UnappliedHole | None = None
         """The first hole among the committed entries behind the checkpoint."""
@@ -99,6 +106,7 @@ class Recovery:
         self._directory = directory
         self._config = config
         self._lost = False
+        self._go_on = go_on
         with ExitStack() as unless_read, _fatal_disk_errors(directory):
             lock, self._incarnation = lock_directory(fs, directory, config)
             self._lock = lock
@@ -157,13 +165,14 @@ class Recovery:
             return read_entries(self._log, self._index, first_index, last_index, bytes_max)
         return []
 
-    def fill(self, entries: Sequence[Entry]) -> None:
-        """Writes a peer's committed entries into the hole, and reads on.
+    def fill(self, entries: Sequence[Entry], go_on: Callable[[], None] = lambda: None) -> None:
+        """Writes a peer's committed entries into the hole, and reads on. ``go_on`` is as above.
 
         Raises :class:`~store.errors.StoreError` if an entry does not fit,
         :class:`~store.errors.DamagedError` if the log cannot be used at all, and ``OSError``. The
         entries before such an entry stay written.
         """
+        self._go_on = go_on
         for entry in entries:
             if self.hole is not None and entry.index >= self.hole.index:
                 self._put(entry, self.hole)
@@ -284,7 +293,7 @@ class Recovery:
     def _read_on(self) -> None:
         """Reads up to the next hole, and acts on what it means."""
         log, found = self._log, self._found
-        hole = scan(log, found, self._state.mark)
+        hole = scan(log, found, self._state.mark, self._go_on)
         self._index.append(found.rows)
         found.rows.clear()
         log.end = log.synced_end = found.end

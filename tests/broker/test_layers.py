@@ -22,7 +22,7 @@ ROOMS: dict[str, frozenset[str]] = {
         "errors": "",
         "leader_wait": "errors limits",
         "system": "limits",
-        "metrics": "limits",
+        "metrics": "limits topics_and_groups",
         "filter": "errors limits",
         "topics_and_groups": "errors",
         "security": "errors system topics_and_groups",

@@ -137,8 +137,8 @@ class Consumer:
             self._committing = self._loop.create_task(self._commit_regularly())
 
     async def close(self) -> None:
-        """Commits acknowledged messages, if that is possible in time, and leaves the group. If it
-        is cancelled, this client is no member any more all the same."""
+        """Commits acknowledged messages, if possible in time, and leaves the group, also if it is
+        cancelled."""
         if self._closed:
             return
         self._closed = True
@@ -151,10 +151,15 @@ class Consumer:
             if not await self.commit():
                 logger.warning("some offsets could not be committed; their messages come again")
             await self._membership.stop()
-        finally:
+        except asyncio.CancelledError:
             self._membership.cancel()
-            self._routes.close()
-            await self._remoting.close()
+            await self._disconnect()
+            raise
+        await self._disconnect()
+
+    async def _disconnect(self) -> None:
+        self._routes.close()
+        await self._remoting.close()
 
     async def __aenter__(self) -> Consumer:
         await self.start()
@@ -171,19 +176,14 @@ class Consumer:
     @property
     def obstacle(self) -> Failure | None:
         """The failure that has kept this member, since its start, from its share of the queues or
-        from one of its queues. None if all queues were reached: if no messages come then, none are
-        left.
-        """
+        from one of its queues. None if all queues were reached: then no messages means none left."""
         if self._membership.obstacle is not None:
             return self._membership.obstacle
         obstacles = (fetcher.obstacle for fetcher in self._fetchers.values())
         return next((obstacle for obstacle in obstacles if obstacle is not None), None)
 
     async def next_batch(self) -> PulledBatch:
-        """Waits for the next messages of any queue.
-
-        Raises :class:`ClosedError` when the consumer is closed.
-        """
+        """Waits for the next messages of any queue. Raises :class:`ClosedError` once closed."""
         while not self._ready:
             if self._closed:
                 raise ClosedError("the consumer is closed")
@@ -230,8 +230,7 @@ class Consumer:
             self.acknowledge(message.queue, opened.batch.offset_after(count))
 
     async def send_back(self, message: ReceivedMessage, delay_level: int = 0) -> None:
-        """Sends back a message that could not be consumed: a member of the group with ``retries``
-        gets it again.
+        """Sends a message back that could not be consumed, to a member of the group with ``retries``.
 
         With ``delay_level`` 0 the broker chooses the delay: 10 s, longer with each attempt. After
         ``max_reconsume_times`` attempts, or at once with a level below 0, the message goes to

@@ -169,3 +169,46 @@ async def test_a_rebuild_leaves_no_entry_out_whose_row_of_the_entry_index_alone_
     assert rebuild_derived(fs, directory, store)
     store.close()
     assert derived(tmp_path) == kept
+
+
+async def test_a_rebuild_takes_no_turn_of_the_loop_and_the_broker_joins_behind_it(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
+    async with running_broker(loop, tmp_path, **SETTINGS) as broker:
+        await broker.create_topic("orders")
+        await broker.send("orders", 0, b"x")
+    request_rebuild(OsFileSystem(), str(tmp_path))
+    broker = SingleBroker(loop, tmp_path, **SETTINGS)
+    broker.log_executor.hold()
+    starting = loop.create_task(broker.start())
+    await asyncio.sleep(5)
+    assert (tmp_path / "state" / "rebuild").exists()
+    assert not broker.broker.context.node.alive
+    broker.log_executor.release()
+    await starting
+    assert not (tmp_path / "state" / "rebuild").exists()
+    await broker.stop()
+
+
+async def test_who_stops_a_start_while_it_rebuilds_leaves_the_request(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
+    async with running_broker(loop, tmp_path, **SETTINGS) as broker:
+        await broker.create_topic("orders")
+        await broker.send("orders", 0, b"x")
+    request_rebuild(OsFileSystem(), str(tmp_path))
+    broker = SingleBroker(loop, tmp_path, **SETTINGS)
+    broker.log_executor.hold()
+    starting = loop.create_task(broker.broker.start())
+    await asyncio.sleep(5)
+    starting.cancel()
+    await asyncio.sleep(5)
+    assert not starting.done()  # the lane may have the files
+    broker.log_executor.release()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert (tmp_path / "state" / "rebuild").exists()
+    broker.broker.context.node.store.close()
+    async with running_broker(loop, tmp_path, **SETTINGS) as again:
+        assert not (tmp_path / "state" / "rebuild").exists()
+        assert [record.body for record in messages(await again.pull("orders", 0, 0))] == [b"x"]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from random import Random
 
 import pytest
 
+from dledger.node.executor import ThreadExecutor
 from dledger.node.recovering_node import open_replica
 from dledger.wire.service_messages import (
     FetchRequest,
@@ -18,12 +20,15 @@ from dledger.wire.service_messages import (
 )
 from dledger.wire.transport import Message, TransportHandler
 from simulator.engine.disk import SimulatedFileSystem
+from simulator.engine.disk_file import SimulatedLock
 from simulator.engine.event_loop import VirtualLoop
 from store.errors import DamagedError
 from store.io.two_slot_file import TwoSlotFile
 from store.log.entry import Entry
 from store.log.layout import segment_name
 from store.recovery.opening import StoreConfig
+from store.recovery.recovery import Recovery
+from store.replica import ReplicaStore
 from store.state.hard_state import DurableMark
 from tests.store.small_logs import (
     CONFIG,
@@ -34,8 +39,11 @@ from tests.store.small_logs import (
     open_store,
     save_mark,
 )
+from tests.support.fake_executor import FakeExecutor
+from tests.support.virtual_network import turns
 
 COUNT = 40
+SECONDS = 10.0
 
 
 class Givers:
@@ -43,7 +51,7 @@ class Givers:
 
     def __init__(
         self,
-        loop: VirtualLoop,
+        loop: asyncio.AbstractEventLoop,
         logs: dict[str, list[Entry]],
         late: dict[str, FetchResponse] | None = None,
         answers: dict[str, FetchResponse] | None = None,
@@ -127,7 +135,9 @@ def repair(
 
     async def run() -> None:
         async with asyncio.timeout(seconds):
-            opened = await open_replica(fs, DIRECTORY, config, lambda: givers, loop, list(logs))
+            opened = await open_replica(
+                fs, DIRECTORY, config, lambda: givers, loop, list(logs), executor=FakeExecutor()
+            )
             opened.close()
 
     try:
@@ -141,7 +151,10 @@ class Askers(Givers):
     """Peers that ask for entries before they give any."""
 
     def __init__(
-        self, loop: VirtualLoop, logs: dict[str, list[Entry]], requests: list[FetchRequest]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        logs: dict[str, list[Entry]],
+        requests: list[FetchRequest],
     ) -> None:
         super().__init__(loop, logs)
         self._requests = requests
@@ -159,6 +172,11 @@ class Askers(Givers):
         else:
             super().send(peer, message)
 
+    def ask(self, peer: str, request: FetchRequest) -> None:
+        """The peer asks now."""
+        assert self._handler is not None
+        self._handler.on_message(peer, request)
+
 
 def test_while_a_node_waits_it_gives_members_what_is_whole_and_committed() -> None:
     fs = SimulatedFileSystem(Random(1))
@@ -173,7 +191,10 @@ def test_while_a_node_waits_it_gives_members_what_is_whole_and_committed() -> No
     askers = Askers(loop, {"n1": writer.entries}, requests)
 
     async def run() -> None:
-        (await open_replica(fs, DIRECTORY, CONFIG, lambda: askers, loop, ["n1"])).close()
+        opened = await open_replica(
+            fs, DIRECTORY, CONFIG, lambda: askers, loop, ["n1"], executor=FakeExecutor()
+        )
+        opened.close()
 
     try:
         loop.run_until_complete(run())
@@ -366,3 +387,93 @@ def test_damage_above_what_is_known_to_be_committed_is_refused_where_nobody_woul
     with pytest.raises(DamagedError, match="is not whole"):
         repair(fs, {"n1": writer.entries}, config=config)
     assert {path: fs.visible_bytes(path) for path in fs.files()} == before
+
+
+class SlowFileSystem(SimulatedFileSystem):
+    """Takes no lock until ``let`` is set."""
+
+    def __init__(self) -> None:
+        super().__init__(Random(1))
+        self.asked, self.let = threading.Event(), threading.Event()
+
+    def lock(self, path: str) -> SimulatedLock:
+        self.asked.set()
+        assert self.let.wait(SECONDS)
+        return super().lock(path)
+
+
+def opening(
+    fs: SimulatedFileSystem, givers: Givers, executor: ThreadExecutor
+) -> asyncio.Task[ReplicaStore]:
+    loop = asyncio.get_running_loop()
+    return loop.create_task(
+        open_replica(fs, DIRECTORY, CONFIG, lambda: givers, loop, ["n1"], executor=executor)
+    )
+
+
+def test_the_loop_turns_while_a_replica_is_opened() -> None:
+    fs = SlowFileSystem()
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        executor = ThreadExecutor(loop, "opens")
+        loop.call_soon(fs.let.set)
+        (await opening(fs, Givers(loop, {}), executor)).close()
+        executor.close()
+
+    asyncio.run(scenario())
+
+
+def test_who_stops_while_the_log_is_read_waits_until_its_files_are_closed() -> None:
+    fs = SlowFileSystem()
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        executor = ThreadExecutor(loop, "opens")
+        task = opening(fs, Givers(loop, {}), executor)
+        await loop.run_in_executor(None, fs.asked.wait)
+        task.cancel()
+        await turns(10)
+        assert not task.done()  # the thread has the files
+        fs.let.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        executor.close()
+        assert not fs.locks
+        open_store(fs).close()
+
+    asyncio.run(scenario())
+
+
+def test_who_stops_while_a_hole_is_filled_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    fs = SimulatedFileSystem(Random(1))
+    writer = damaged_replica(fs, 20)
+    asked, let = threading.Event(), threading.Event()
+    fill = Recovery.fill
+
+    def slow(recovery: Recovery, entries: list[Entry], go_on: Callable[[], None]) -> None:
+        asked.set()
+        assert let.wait(SECONDS)
+        fill(recovery, entries, go_on)
+
+    monkeypatch.setattr(Recovery, "fill", slow)
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        executor = ThreadExecutor(loop, "opens")
+        givers = Askers(loop, {"n1": writer.entries}, [])
+        task = opening(fs, givers, executor)
+        await loop.run_in_executor(None, asked.wait)
+        givers.ask("n1", FetchRequest(1, 0, 40, 1 << 20))
+        assert [answer.status for _, answer in givers.answers] == [FetchStatus.BUSY]
+        task.cancel()
+        await turns(10)
+        assert not task.done()
+        let.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        executor.close()
+
+    asyncio.run(scenario())
+    monkeypatch.undo()
+    repair(fs, {"n1": writer.entries})
