@@ -22,9 +22,9 @@ ROOMS: dict[str, frozenset[str]] = {
         "errors": "",
         "leader_wait": "errors limits",
         "system": "limits",
-        "metrics": "limits topics_and_groups",
         "filter": "errors limits",
         "topics_and_groups": "errors",
+        "metrics": "limits topics_and_groups",
         "security": "errors system topics_and_groups",
         "quotas": "limits",
         # The replicated state, and what stores through it.
@@ -42,7 +42,7 @@ ROOMS: dict[str, frozenset[str]] = {
         "scheduled": "delivery errors group_commit limits state topics_and_groups",
         "retry": "delivery errors group_commit limits metrics scheduled state topics_and_groups",
         "transactions": (
-            "delivery errors group_commit remoting remoting/protocol scheduled state"
+            "delivery errors group_commit limits remoting remoting/protocol scheduled state"
             " topics_and_groups"
         ),
         "ingest": (

@@ -176,7 +176,7 @@ class Consumer:
     @property
     def obstacle(self) -> Failure | None:
         """The failure that has kept this member, since its start, from its share of the queues or
-        from one of its queues. None if all queues were reached: then no messages means none left."""
+        from one of its queues. None if all queues were reached: no messages means none left."""
         if self._membership.obstacle is not None:
             return self._membership.obstacle
         obstacles = (fetcher.obstacle for fetcher in self._fetchers.values())
@@ -230,7 +230,7 @@ class Consumer:
             self.acknowledge(message.queue, opened.batch.offset_after(count))
 
     async def send_back(self, message: ReceivedMessage, delay_level: int = 0) -> None:
-        """Sends a message back that could not be consumed, to a member of the group with ``retries``.
+        """Sends back a message that could not be consumed; a member with ``retries`` gets it again.
 
         With ``delay_level`` 0 the broker chooses the delay: 10 s, longer with each attempt. After
         ``max_reconsume_times`` attempts, or at once with a level below 0, the message goes to
