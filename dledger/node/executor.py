@@ -54,30 +54,34 @@ async def result_of(executor: Executor, work: Callable[[Callable[[], None]], T])
     himself. Raises what the work raises.
     """
     stops = threading.Event()
-    ended: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+    outcome: list[tuple[T | None, BaseException | None]] = []
+    ended: asyncio.Future[None] | None = None
 
     def go_on() -> None:
         if stops.is_set():
             raise StoppedError
 
     def done(result: T | None, error: BaseException | None) -> None:
-        if error is None:
-            ended.set_result(cast("T", result))
-        else:
-            ended.set_exception(error)
+        outcome.append((result, error))
+        if ended is not None:
+            ended.set_result(None)
 
     executor.submit(lambda: work(go_on), done)
     cancelled: asyncio.CancelledError | None = None
-    while not ended.done():
-        try:
-            await asyncio.wait((ended,))
-        except asyncio.CancelledError as error:
-            stops.set()
-            cancelled = error
+    if not outcome:
+        ended = asyncio.get_running_loop().create_future()
+        while not ended.done():
+            try:
+                await asyncio.wait((ended,))
+            except asyncio.CancelledError as error:
+                stops.set()
+                cancelled = error
     if cancelled is not None:
-        ended.exception()  # whatever became of the work
         raise cancelled
-    return ended.result()
+    [(result, failure)] = outcome
+    if failure is not None:
+        raise failure
+    return cast("T", result)
 
 
 class ThreadExecutor:
