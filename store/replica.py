@@ -225,7 +225,7 @@ class ReplicaStore(ReplicaReads):
     def expire(self, position: int) -> None:
         """Removes the segments that lie wholly below ``position``, and their index rows.
 
-        What the oldest checkpoint needs for recovery stays. Raises
+        What recovery needs stays, from the second newest checkpoint on. Raises
         :class:`~store.errors.DamagedError`, and removes nothing, if no row of the entry index says
         which entry begins there.
         """
@@ -238,6 +238,7 @@ class ReplicaStore(ReplicaReads):
             if first_position <= self._log.first_position:
                 return
             first_index = self._first_index_at(first_position, oldest.index)
+            self.checkpoints.drop_before(first_position)
             self._marks.begin_at(first_index, first_position)
             self._index.expire(first_index)
             self._log.expire(first_position)

@@ -14,7 +14,7 @@ CHECKPOINT_BYTES_MAX = 1 << 30
 
 
 class CheckpointFetch:
-    """One checkpoint on its way here; the pieces of one that a newer one replaced are of no use."""
+    """One checkpoint on its way here. Its peer keeps it meanwhile."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class CheckpointFetch:
             self._failed()
             return
         if answer.index < 0 or (index >= 0 and answer.index != index) or not answer.data:
-            self._failed()  # there is none, or a newer one
+            self._failed()  # there is none, or not this one any more
             return
         offset += len(answer.data)
         if max(offset, answer.size) > CHECKPOINT_BYTES_MAX:

@@ -68,6 +68,7 @@ class SnapshotReceiver:
         self._busy = False
         self._looked = False
         self._was_begun = store.holds_snapshot_install()
+        self._began_with = core.commit_index
         self._install: SnapshotInstall | None = None
         self._logged_at = 0.0
         self.vote_floor = vote_floor
@@ -75,13 +76,18 @@ class SnapshotReceiver:
         """
 
     def look(self) -> None:
-        """Removes what was gathered once the own log has caught up: no notice comes any more then.
-        The first look finds what an earlier process gathered."""
+        """Removes what was gathered once it is of no use: no notice comes any more then.
+
+        What an earlier process gathered is of none once the own log goes on: one that lacks
+        entries, or differs from the group's, takes no more.
+        """
         self.check_vote_floor()
         if self._busy:
             return
         if self._was_begun and not self._looked:
-            self._resume(lambda: self._pause() if self._install else self._drop())
+            if self._core.commit_index > self._began_with:
+                self._looked = True
+                self._drop()
         elif self._caught_up:
             self._drop()
 
@@ -148,25 +154,20 @@ class SnapshotReceiver:
         """Begins, or goes on with what was gathered before."""
         if self._busy:
             return
+        self._busy = True
         self._source = source
         if self._looked:
-            self._busy = True
             self._next()
-        else:
-            self._resume(self._next)
+            return
+        self._looked = True
+        self._background.submit(self._store.resume_snapshot_install, self._resumed)
 
-    def _resume(self, then: Callable[[], None]) -> None:
-        """Finds what an earlier process gathered."""
-        self._busy = self._looked = True
-
-        def found(install: SnapshotInstall | None, error: BaseException | None) -> None:
-            if not self._failed(error):
-                self._install = install
-                if install is not None:
-                    log.info("%s has begun to refill with %s", self._core.node, install.plan)
-                then()
-
-        self._background.submit(self._store.resume_snapshot_install, found)
+    def _resumed(self, install: SnapshotInstall | None, error: BaseException | None) -> None:
+        if not self._failed(error):
+            self._install = install
+            if install is not None:
+                log.info("%s goes on refilling with %s", self._core.node, install.plan)
+            self._next()
 
     def _next(self) -> None:
         """Asks for the next missing piece."""

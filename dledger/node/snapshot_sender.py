@@ -236,8 +236,8 @@ class SnapshotSender:
             self._lifecycle.fail(error)
 
     def checkpoint(self, peer: str, request: CheckpointRequest) -> None:
-        """Answers with a piece of the newest checkpoint. A node that is no member gets none, and
-        nobody does while the checkpoint may hold a wrong state."""
+        """Answers with a piece of a checkpoint, first of the newest. A node that is no member gets
+        none, and nobody does while the checkpoint may hold a wrong state."""
         store = self._store
         if not self._core.serves(peer) or self._state_wrong():
             self._send(peer, CheckpointResponse(request.number, -1, -1, -1, 0, 0, b""))

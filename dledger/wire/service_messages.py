@@ -87,9 +87,9 @@ class RemovedNotice:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointRequest:
-    """Asks for a piece of the sender's newest checkpoint file, from byte ``offset`` on.
+    """Asks for a piece of a checkpoint file of the receiver, from byte ``offset`` on.
 
-    ``index`` is the checkpoint of which earlier pieces were got, -1 for none.
+    ``index`` is the checkpoint of which earlier pieces were got, -1 for the newest.
     """
 
     number: int

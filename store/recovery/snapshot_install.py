@@ -144,7 +144,7 @@ class SnapshotInstall:
             scan(log, found, DurableMark())
             clean_tail(log, found.end, max(plan.first_position, found.end - REWRITTEN_BYTES))
         except UnreadableError:
-            raise  # what was received may be intact
+            raise  # told, not passed over: the disk fails
         except (DamagedError, FileNotFoundError):
             return None
         resumed.next_index = found.last_index + 1

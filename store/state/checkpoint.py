@@ -146,8 +146,9 @@ class Checkpoints:
 
     @property
     def oldest(self) -> Checkpoint | None:
-        """The oldest checkpoint kept, without its state."""
-        return self._kept[min(self._kept)] if self._kept else None
+        """The oldest checkpoint that recovery may need, without its state."""
+        needed = sorted(self._kept)[-CHECKPOINTS_KEPT:]
+        return self._kept[needed[0]] if needed else None
 
     @property
     def newest(self) -> Checkpoint | None:
@@ -160,19 +161,18 @@ class Checkpoints:
         removes all others."""
         path = self._path(checkpoint.index)
         name = path.rpartition("/")[2]
+        self._remove_old()  # what a fetch has left may be the room that this needs
         try:
             replace_file(self._fs, self._directory, name, encode_checkpoint(checkpoint))
         except OSError:
+            self._fetched = set()
             self._discard(path + TEMPORARY_SUFFIX)
             raise
         self._keep(checkpoint)
         if alone:
             self._remove([index for index in self._kept if index != checkpoint.index])
-        fetched, self._fetched = self._fetched, set()
-        for index in sorted(self._kept)[:-CHECKPOINTS_KEPT]:
-            if index not in fetched:
-                del self._kept[index]
-                self._fs.remove(self._path(index))
+        self._remove_old()
+        self._fetched = set()
         for corrupt in self._corrupt:
             if corrupt != path:  # else the new one stands in its place
                 self._discard(corrupt)
@@ -182,6 +182,18 @@ class Checkpoints:
     def indexes(self) -> list[int]:
         """Of the whole checkpoints, oldest first. Any thread."""
         return sorted(self._kept)
+
+    def _remove_old(self) -> None:
+        for index in sorted(self._kept)[:-CHECKPOINTS_KEPT]:
+            if index not in self._fetched:
+                del self._kept[index]
+                self._fs.remove(self._path(index))
+
+    def drop_before(self, position: int) -> None:
+        """Durably removes the checkpoints whose entries end before ``position``. Who fetches one
+        begins again."""
+        ended = [each.index for each in self._kept.values() if each.end_position < position]
+        self._remove(ended)
 
     def drop_after(self, index: int) -> None:
         """Durably removes the checkpoints of later entries, the newest first."""

@@ -145,6 +145,8 @@ class GroupMembership:
             self._wake.clear()
             await self._find_routes()
             await self._send_heartbeat()
+            for topic, broker in self._leaderless():
+                self._routes.doubt(topic, broker)
             now = self._loop.time()
             if now >= self._rebalance_at:
                 if self._assigned and now < self._settled_at:
@@ -156,6 +158,8 @@ class GroupMembership:
 
     def _set_timer(self) -> None:
         due = self._rebalance_at
+        if self._leaderless():
+            due = min(due, self._loop.time() + GREET_AGAIN_SECONDS)
         for address in self._leaders():
             last = self._heartbeat_sent.get(address)
             if last is None:
@@ -215,6 +219,18 @@ class GroupMembership:
             if route is not None
             for address in route.leaders().values()
         }
+
+    def _leaderless(self) -> list[tuple[str, str]]:
+        """Topics and brokers whose leader the route does not name. Another member may greet the
+        next one first; then it is told of no other member, and takes all queues."""
+        routes = [self._routes.cached(topic) for topic in self._subscriptions]
+        return [
+            (route.topic, broker)
+            for route in routes
+            if route is not None
+            for broker in sorted({queue.broker for queue in route.read_queues})
+            if route.leader(broker) is None
+        ]
 
     async def _rebalance(self) -> None:
         for topic in self._subscriptions:

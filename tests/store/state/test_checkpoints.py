@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from store.io.filesystem import FileSystem
+import pytest
+
+from simulator.engine.disk import SimulatedFileSystem
 from store.state.checkpoint import Checkpoint, Checkpoints, encode_checkpoint
 from tests.store.small_logs import simulated
 
@@ -13,7 +15,7 @@ def checkpoint(index: int) -> Checkpoint:
     return Checkpoint(index, 100 * index, 0, 1, ((1, 0),), index, b"state of %d" % index)
 
 
-def opened(*indexes: int) -> tuple[FileSystem, Checkpoints]:
+def opened(*indexes: int) -> tuple[SimulatedFileSystem, Checkpoints]:
     fs = simulated()
     fs.make_directories(DIRECTORY)
     checkpoints = Checkpoints(fs, DIRECTORY)
@@ -22,7 +24,7 @@ def opened(*indexes: int) -> tuple[FileSystem, Checkpoints]:
     return fs, checkpoints
 
 
-def names(fs: FileSystem) -> list[int]:
+def names(fs: SimulatedFileSystem) -> list[int]:
     return sorted(int(name.removeprefix("checkpoint-")) for name in fs.list_directory(DIRECTORY))
 
 
@@ -48,6 +50,35 @@ def test_a_checkpoint_stays_until_a_peer_has_fetched_it() -> None:
     checkpoints.save(checkpoint(21))
     assert names(fs) == [20, 21]
     assert checkpoints.read_piece(index, 0, 8) == (-1, 0, b"")
+
+
+def test_recovery_needs_none_that_is_kept_for_a_peer() -> None:
+    """So it holds up no expiry, and goes with the log behind it."""
+    fs, checkpoints = opened(1, 2)
+    checkpoints.read_piece(1, 0, 8)
+    checkpoints.save(checkpoint(3))
+    assert checkpoints.oldest is not None
+    assert checkpoints.oldest.index == 2
+    checkpoints.drop_before(100)
+    assert names(fs) == [1, 2, 3]
+    checkpoints.drop_before(101)
+    assert names(fs) == [2, 3]
+    assert checkpoints.read_piece(1, 8, 8) == (-1, 0, b"")
+
+
+def test_what_a_fetch_left_is_the_room_of_the_next_save() -> None:
+    """On a full disk: else no checkpoint would be saved any more."""
+    fs, checkpoints = opened(1, 2)
+    checkpoints.read_piece(1, 0, 8)
+    checkpoints.save(checkpoint(3))
+    fs.capacity = fs.used_bytes() + 10
+    for _ in range(2):
+        checkpoints.read_piece(1, 8, 8)
+        with pytest.raises(OSError, match="space"):
+            checkpoints.save(checkpoint(4))
+        assert names(fs) == [1, 2, 3]
+    checkpoints.save(checkpoint(4))
+    assert names(fs) == [3, 4]
 
 
 def test_a_checkpoint_alone_ends_every_fetch() -> None:

@@ -99,6 +99,27 @@ async def test_a_dead_leader_to_which_only_heartbeats_went_is_missed_at_once(
     await cluster.close()
 
 
+async def test_a_leader_is_looked_for_until_there_is_one(loop: NetworkedLoop) -> None:
+    """The NameServer drops a dead leader before the others have elected the next one."""
+    cluster, _ = await start(loop, queues=2, groups=2)
+    async with new_consumer(number=1) as first, new_consumer(number=2) as second:
+        await asyncio.sleep(52)
+        before = [first.queues, second.queues]
+        old = cluster.brokers[0]
+        cluster.leaderless.append(old.group.name)
+        await old.kill()
+        old.leading = False
+        await asyncio.sleep(0.5)
+        leader = await cluster.add(old.group)
+        cluster.leaderless.clear()
+        await asyncio.sleep(1.5)
+        assert len(leader.members) == 2
+        for _ in range(200):
+            await asyncio.sleep(0.1)
+            assert [first.queues, second.queues] == before
+    await cluster.close()
+
+
 async def test_so_is_a_leader_that_answers_no_heartbeat(loop: NetworkedLoop) -> None:
     cluster, _ = await start(loop, queues=2, groups=2)
     old = cluster.brokers[0]
