@@ -23,7 +23,7 @@ from store.io.filesystem import Bytes
 from store.message.record import decode_record
 
 LOADED_MAX = 16
-"""Half messages that are read from the disk, or wait to be sent, at the same time."""
+"""Pace: half messages that are read from the disk, or wait to be sent, at the same time."""
 
 log = logging.getLogger(__name__)
 
