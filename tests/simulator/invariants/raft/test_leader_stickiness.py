@@ -66,9 +66,10 @@ def test_who_hears_none_any_more_by_its_own_clock_may(rate: float, share: float)
     vote_after(rate, share)
 
 
-def asked_by(candidate: str, *, vote: str, pre_vote: bool) -> None:
+def asked_by(candidate: str, *, vote: str, pre_vote: bool, terms_before: int = 0) -> None:
     """A voter that hears "the leader" of its term, and gave its vote in that term to ``vote``, is
-    asked for its vote again by ``candidate``, and gives it. Raises what the check says of it."""
+    asked for its vote again by ``candidate``, in that term or an earlier one, and gives it. Raises
+    what the check says of it."""
 
     async def script(cluster: Cluster[Any]) -> None:
         leader = await serving(cluster)
@@ -79,7 +80,8 @@ def asked_by(candidate: str, *, vote: str, pre_vote: bool) -> None:
         assert voter.node is not None
         core, check = leader.node.core, LeaderStickiness()
         check.receives(voter, leader.name, Heartbeat(core.term, core.commit_index, 1))
-        request = VoteRequest(core.term, core.entry_cache.last_index, core.term, pre_vote, False, 0)
+        asked, last_index = core.term - terms_before, core.entry_cache.last_index
+        request = VoteRequest(asked, last_index, core.term, pre_vote, False, 0)
         with patch.object(voter.node.core.raft_state, "vote", hosts[vote].name):
             found.append(said_of(check, voter, hosts[candidate], request))
         await settle(cluster)
@@ -92,6 +94,11 @@ def asked_by(candidate: str, *, vote: str, pre_vote: bool) -> None:
 
 def test_a_vote_that_was_given_before_the_leader_was_heard_may_be_told_later() -> None:
     asked_by("another", vote="another", pre_vote=False)
+
+
+def test_so_may_one_of_an_earlier_term() -> None:
+    """It waited for a slow disk, and its request came twice."""
+    asked_by("another", vote="the leader", pre_vote=False, terms_before=1)
 
 
 @pytest.mark.parametrize("pre_vote", [True, False])
