@@ -15,11 +15,14 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
+from spark.audit.acknowledged_messages import Acknowledged, check_acknowledged, parse_list
+from spark.audit.audit import GroupAudit, run_audit
 from spark.audit.spark_task_runner import SparkRun
 from spark.cli import main
 from spark.errors import last_line
 from spark.report import result_files
 from store.io.os_filesystem import OsFileSystem
+from store.message.batch import QUEUE_ROW
 from store.verify import Buffers
 from tests.spark.snapshots import NODES, flip
 
@@ -50,6 +53,30 @@ def audit(replicas: list[Path], *more: str) -> int:
 
 def segment(replica: Path) -> Path:
     return min((replica / "commitlog").iterdir())
+
+
+def first_message(replica: Path) -> Acknowledged:
+    """The first message of queue 0 of ``orders``; it is in the first segment."""
+    rows = min((replica / "consumequeue" / "orders" / "0").iterdir()).read_bytes()
+    position, _size, _tags = QUEUE_ROW.unpack_from(rows)
+    return Acknowledged("0A" * 8 + f"{position:016X}", None, 0, 0, "orders")
+
+
+def groups_of(replicas: list[Path]) -> list[GroupAudit]:
+    session: Any = object()
+    return run_audit(session, [str(each) for each in replicas], RANGE_BYTES).groups
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, *refused: Path) -> None:
+    """Lets nobody open some files."""
+    opened = OsFileSystem.open
+
+    def open_others(self: OsFileSystem, path: str, **options: bool) -> Any:
+        if path in map(str, refused):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return opened(self, path, **options)
+
+    monkeypatch.setattr(OsFileSystem, "open", open_others)
 
 
 # --- Spark fails
@@ -178,3 +205,55 @@ def test_a_run_that_fails_leaves_no_summary_of_an_earlier_one(
     monkeypatch.setattr(SparkRun, "on_executors", fail)
     assert audit(replicas, "--out", str(out)) == 2
     assert not (out / "summary.json").exists()
+
+
+# --- acknowledged messages
+
+
+def test_a_message_that_another_replica_holds_is_not_lost(
+    replicas: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = first_message(replicas[0])
+    groups, root = groups_of(replicas), str(replicas[0])
+    flip(segment(replicas[0]), one.position + 20)
+    assert check_acknowledged(root, groups, [one]) == []
+    refuse(monkeypatch, segment(replicas[1]))
+    assert check_acknowledged(root, groups, [one]) == []
+    flip(segment(replicas[2]), one.position + 20)
+    (told,) = check_acknowledged(root, groups, [one])
+    assert (told.finding.replica, told.finding.unread) == ("broker-a/n0", False)
+    assert "the message is lost" in told.finding.advice
+
+
+def test_a_message_in_a_file_that_may_not_be_read_is_unread(
+    replicas: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = first_message(replicas[0])
+    groups, root = groups_of(replicas), str(replicas[0])
+    refuse(monkeypatch, *map(segment, replicas))
+    (told,) = check_acknowledged(root, groups, [one])
+    assert (told.kind, told.finding.unread) == ("acknowledged", True)
+    assert "lost" not in told.finding.advice
+
+
+def test_a_replica_that_can_be_read_says_what_is_there_instead(
+    replicas: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = first_message(replicas[0])
+    other = Acknowledged(one.msg_id, None, topic="another")
+    groups, root = groups_of(replicas), str(replicas[0])
+    refuse(monkeypatch, segment(replicas[0]))
+    (told,) = check_acknowledged(root, groups, [other])
+    assert (told.finding.replica, told.finding.unread) == ("broker-a/n1", False)
+    assert "of queue 0 of orders" in told.finding.found
+
+
+def test_separators_within_a_text_of_json_end_no_line() -> None:
+    """``dledger consume --json`` writes them as they are."""
+    one = "0A" * 8 + f"{97:016X}"
+    lines = [
+        json.dumps({"msg_id": one, "body": f"a{mark}b"}, ensure_ascii=False)
+        for mark in "\u2028\u2029\x85"
+    ]
+    found = list(parse_list("\r\n".join(lines), "listed"))
+    assert [each.position for each in found] == [97, 97, 97]
