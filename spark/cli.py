@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -32,7 +33,11 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command; returns its exit code. A failure is one line on stderr."""
+    """Runs one command; returns its exit code. A failure is one line on stderr.
+
+    An error that nobody expects has its traceback there: code 1, with which Python would end, means
+    that something is wrong with a replica.
+    """
     given = sys.argv[1:] if arguments is None else list(arguments)
     name = "python -m spark"
     try:
@@ -47,6 +52,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{where}: {shortened(error.format_message())}", file=sys.stderr)
     except (SparkSideError, OSError) as error:
         print(f"spark {given[0]}: {error}", file=sys.stderr)
+    except Exception as error:  # see the docstring
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            raise  # interrupted during an import
+        traceback.print_exc()
     return EXIT_UNUSABLE
 
 
@@ -229,6 +238,10 @@ def audit(
         from spark.audit.audit import run_audit  # noqa: PLC0415 - PySpark is an extra
         from spark.audit.duplicate_search_job import find_duplicates  # noqa: PLC0415 - PySpark is an extra
         from spark.audit.targets import find_targets  # noqa: PLC0415 - PySpark is an extra
+        from spark.report.result_files import (  # noqa: PLC0415 - PySpark is an extra
+            begin_results,
+            summarize,
+        )
         from spark.session import open_session  # noqa: PLC0415 - PySpark is an extra
         from store.verify.files.unread_files import exit_code  # noqa: PLC0415 - as the others
     except ImportError as error:
@@ -238,22 +251,45 @@ def audit(
     targets = find_targets(directories)
     listed = read_acknowledged(acknowledged) if acknowledged else []
     if out is not None:
-        os.makedirs(out, exist_ok=True)
-    with open_session(master, progress=sys.stderr.isatty()) as session:
-        found = run_audit(session, targets, range_bytes_of(range_mib))
-        if duplicates:
-            found.findings += find_duplicates(session, targets[0], found.groups, found.findings)
-    found.findings += check_acknowledged(targets[0], found.groups, listed)
-    summary = write(out, targets[0], found)
+        begin_results(out)
+    found: Audit | None = None
+    try:
+        with open_session(master, progress=sys.stderr.isatty()) as session:
+            found = run_audit(session, targets, range_bytes_of(range_mib))
+            if duplicates:
+                found.findings += find_duplicates(session, targets[0], found.groups, found.findings)
+    except (SparkSideError, OSError) as error:
+        if found is None:
+            raise
+        found.unfinished.append(str(error))
+    with unless_failed(found):
+        found.findings += check_acknowledged(targets[0], found.groups, listed)
+    if out is not None:
+        with unless_failed(found):
+            write(out, targets[0], found)
+    summary = summarize(found)
     if as_json:
         print(json.dumps(summary))
     else:
         show(found, summary)
-    return exit_code([each.finding for each in found.findings])
+    for failure in found.unfinished:
+        print(f"spark audit: {failure}", file=sys.stderr)
+    code = exit_code([each.finding for each in found.findings])
+    return code or (EXIT_UNUSABLE if found.unfinished else code)
 
 
-def write(out: str | None, root: str, audit: Audit) -> dict[str, Any]:
-    """Writes the files of the audit; returns the summary."""
+@contextmanager
+def unless_failed(found: Audit) -> Iterator[None]:
+    """Notes a failure after the audit, so that what the audit has found is told."""
+    try:
+        yield
+    except (SparkSideError, OSError) as error:
+        found.unfinished.append(str(error))
+
+
+def write(out: str, root: str, audit: Audit) -> None:
+    """Writes the files of the audit. No summary if something is unfinished: readers of a summary
+    take the number of its findings for all that there are."""
     from spark.remote_file_system import open_file_system  # noqa: PLC0415 - PySpark is an extra
     from spark.report.html_report import render  # noqa: PLC0415 - PySpark is an extra
     from spark.report.result_files import (  # noqa: PLC0415 - PySpark is an extra
@@ -265,13 +301,12 @@ def write(out: str | None, root: str, audit: Audit) -> dict[str, Any]:
     )
 
     summary = summarize(audit)
-    if out is not None:
-        findings = finding_rows(open_file_system(root)[0], audit)
-        write_tables(out, findings, range_rows(audit))
-        with open(f"{out}/report.html", "w", encoding="utf-8") as file:
-            file.write(render(audit, summary, findings))
+    findings = finding_rows(open_file_system(root)[0], audit)
+    write_tables(out, findings, range_rows(audit))
+    with open(f"{out}/report.html", "w", encoding="utf-8") as file:
+        file.write(render(audit, summary, findings))
+    if not audit.unfinished:
         write_summary(out, summary)
-    return summary
 
 
 def show(audit: Audit, summary: dict[str, Any]) -> None:

@@ -21,3 +21,17 @@ class JavaError(SparkSideError):
 
 class PackageError(SparkSideError):
     """The archive for Spark's workers cannot be made."""
+
+
+class JobError(SparkSideError):
+    """Spark, an executor or Java failed, so that a job has no result."""
+
+
+def last_line(error: Exception) -> str:
+    """The message of an error, from the traceback of a task or of Java."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    for mark in ("Error: ", "Exception: "):
+        for line in reversed(lines):
+            if mark in line:
+                return line
+    return lines[0] if lines else type(error).__name__

@@ -6,8 +6,11 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from spark.errors import JobError, last_line
 from spark.java import use_java
 
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -22,17 +25,21 @@ def open_session(
     """The active session, which is left unchanged; else a new one, which is stopped at the end.
 
     ``master`` is Spark's URL. ``None`` means that of ``spark-submit``, else ``local[*]``. Raises
-    :class:`~spark.errors.JavaError` if Spark would find no Java.
+    :class:`~spark.errors.JavaError` if Spark would find no Java, and
+    :class:`~spark.errors.JobError` if Spark fails while the session is open.
     """
-    running = SparkSession.getActiveSession()
-    if running is not None:
-        yield running
-        return
-    session = start_session(master, progress=progress, more=settings or {})
     try:
-        yield session
-    finally:
-        session.stop()
+        running = SparkSession.getActiveSession()
+        if running is not None:
+            yield running
+            return
+        session = start_session(master, progress=progress, more=settings or {})
+        try:
+            yield session
+        finally:
+            session.stop()
+    except (PySparkException, Py4JError) as error:
+        raise JobError(f"Spark failed: {last_line(error)}") from error
 
 
 def start_session(

@@ -12,8 +12,10 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 from spark.audit.audit import GroupAudit, GroupFinding
 from spark.audit.log_records import LogRecords
@@ -23,9 +25,10 @@ from store.errors import CorruptRecordError, DamagedError, DataFormatError
 from store.io.filesystem import FileSystem
 from store.message.properties import UNIQUE_KEY, find_property
 from store.message.record import MessageRecord
-from store.verify import FindingKind
+from store.verify import Finding, FindingKind, GroupPlan
 from store.verify.files.audit_files import AuditFiles
 from store.verify.findings import FindingLog
+from store.verify.plan.ranges import ReplicaPlan
 from store.verify.state.state_reader import read_state
 
 # Hosts have 4 or 16 bytes; the port has 4 and the position 8.
@@ -33,6 +36,8 @@ _ID_DIGITS = (32, 56)
 _POSITION_DIGITS = 16
 _TEXTS = ("broker", "topic", "unique_key")
 _NUMBERS = ("queue_id", "queue_offset")
+LOST = "the message is lost unless the list is newer than the snapshot: report it"
+UNREAD = "whether the message is there is unknown: make the file readable, and audit again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +97,8 @@ def parse_list(text: str, name: str) -> Iterator[Acknowledged]:
         for number, one in enumerate(found, 1):
             yield parse_message(one, f"{name}, message {number}")
         return
-    for number, line in enumerate(text.splitlines(), 1):
+    # Not splitlines: JSON has separators of other kinds unescaped in its texts.
+    for number, line in enumerate(text.split("\n"), 1):
         where = f"{name}, line {number}"
         stripped = line.strip()
         if stripped.startswith("{"):
@@ -129,8 +135,8 @@ def check_acknowledged(
 ) -> list[GroupFinding]:
     """A finding for each listed message that the committed log does not hold.
 
-    Messages are looked up in the replica that knows the most committed entries. The rest of the
-    audit checks that the other replicas are equal.
+    Messages are looked up in the replica that knows the most committed entries, and in the others
+    what it does not show. The rest of the audit checks that the replicas are equal.
     """
     fs, _ = open_file_system(root)
     findings: list[GroupFinding] = []
@@ -152,20 +158,70 @@ def check_acknowledged(
         if audit is None:
             what = f"the list names the group {group}, of which no replica was given"
             raise ReplicaError(what)
-        log = CommittedLog(fs, audit)
+        logs = CommittedLogs(fs, audit.plan)
         for one in ours:
-            found = log.mismatch(one)
-            if found is not None:
-                findings.append(log.finding(one, found))
+            finding = logs.look_for(one)
+            if finding is not None:
+                findings.append(GroupFinding(finding, group, listed=True))
     return findings
 
 
-class CommittedLog:
-    """The log of the replica that knows the most committed entries of its group."""
+class CommittedLogs:
+    """The logs of all replicas of a group, first that which knows the most committed entries.
 
-    def __init__(self, fs: FileSystem, audit: GroupAudit) -> None:
-        self._group = audit.plan
-        self._replica = max(audit.plan.replicas, key=lambda replica: replica.known_index)
+    Raises :class:`~spark.errors.ReplicaError` if that one's state cannot be read.
+    """
+
+    def __init__(self, fs: FileSystem, group: GroupPlan) -> None:
+        self._fs = fs
+        self._group = group
+        self._replicas = sorted(group.replicas, key=lambda replica: -replica.known_index)
+        self._first = CommittedLog(fs, group, self._replicas[0])
+
+    @cached_property
+    def _others(self) -> list[CommittedLog]:
+        """The logs of the others whose state can be read."""
+        logs = []
+        for replica in self._replicas[1:]:
+            with suppress(ReplicaError):
+                logs.append(CommittedLog(self._fs, self._group, replica))
+        return logs
+
+    def look_for(self, one: Acknowledged) -> Finding | None:
+        """What is wrong with a message; ``None`` if a log holds it, or it has expired.
+
+        It is unread, and not lost, if no log shows what is in its place.
+        """
+        wrong = self._first.mismatch(one)
+        if wrong is None:
+            return None
+        log = self._first
+        for other in self._others:
+            if not other.covers(one):
+                continue
+            told = other.mismatch(one)
+            if told is None:
+                return None
+            if wrong.unread and not told.unread:
+                log, wrong = other, told
+        return log.finding(one, wrong)
+
+
+class Mismatch(NamedTuple):
+    """What is in the place of a message. ``unread``: a file could not be read there."""
+
+    found: str
+    unread: bool = False
+
+
+class CommittedLog:
+    """The committed log of one replica.
+
+    Raises :class:`~spark.errors.ReplicaError` if the replica's state cannot be read.
+    """
+
+    def __init__(self, fs: FileSystem, group: GroupPlan, replica: ReplicaPlan) -> None:
+        self._replica = replica
         try:
             identity = self._replica.identity
             log = FindingLog(self._replica.name)
@@ -175,31 +231,43 @@ class CommittedLog:
         self._first = state.mark.first_position
         self._end = state.durable_position
         # A file that cannot be read counts as empty.
-        files, directory = AuditFiles(fs), self._replica.directory
-        self._records = LogRecords(files, directory, self._group.segment_size)
+        self._files = AuditFiles(fs)
+        self._records = LogRecords(self._files, self._replica.directory, group.segment_size)
 
-    def mismatch(self, one: Acknowledged) -> str | None:
+    def covers(self, one: Acknowledged) -> bool:
+        """Whether the place of the message is in the log."""
+        return self._first <= one.position < self._end
+
+    def mismatch(self, one: Acknowledged) -> Mismatch | None:
         """What is in the place of the message. ``None`` if the message is there, or has expired."""
         if one.position < self._first:
             return None
         if one.position >= self._end:
-            return f"the end of the committed log at {self._end}"
+            return Mismatch(f"the end of the committed log at {self._end}")
         try:
             record = self._records.read(one.position)
         except CorruptRecordError as error:
-            return f"no message: {error}"
+            return Mismatch(f"no message: {error}", self._is_unread(one))
         if record is None:
-            return "no such segment"
+            return Mismatch("no such segment", self._is_unread(one))
         if one.fits(record):
             return None
-        return (
+        return Mismatch(
             f"message {record.queue_offset} of queue {record.queue_id} of {record.topic} at "
             f"position {record.position}"
         )
 
-    def finding(self, one: Acknowledged, found: str) -> GroupFinding:
+    def _is_unread(self, one: Acknowledged) -> bool:
+        """Whether the segment of a message, or a directory above it, could not be read."""
+        path, _byte = self._records.locate(one.position)
+        return any(
+            unread and f"{path}/".startswith(f"{failed}/")
+            for failed, (_position, _why, unread) in self._files.failures.items()
+        )
+
+    def finding(self, one: Acknowledged, wrong: Mismatch) -> Finding:
         path, byte = self._records.locate(one.position)
-        advice = "the message is lost unless the list is newer than the snapshot: report it"
+        advice = UNREAD if wrong.unread else LOST
         log = FindingLog(self._replica.name)
-        log.add(FindingKind.ENTRY, path, byte, str(one), found, advice)
-        return GroupFinding(log.findings[0], self._group.group, listed=True)
+        log.add(FindingKind.ENTRY, path, byte, str(one), wrong.found, advice, unread=wrong.unread)
+        return log.findings[0]

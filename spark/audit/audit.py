@@ -73,10 +73,14 @@ class GroupAudit:
 
 @dataclass(slots=True)
 class Audit:
-    """The whole result. ``scan_seconds`` is the time of the Spark jobs."""
+    """The whole result. ``scan_seconds`` is the time of the Spark jobs.
+
+    ``unfinished``: why checks that were asked for beside the audit could not be made.
+    """
 
     groups: list[GroupAudit] = field(default_factory=list)
     findings: list[GroupFinding] = field(default_factory=list)
+    unfinished: list[str] = field(default_factory=list)
     scan_seconds: float = 0.0
 
     @property

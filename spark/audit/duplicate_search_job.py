@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from spark.audit.audit import GroupAudit, GroupFinding
 from spark.audit.duplicate_search import HASHES, DuplicateSearch
-from spark.errors import ReplicaError
+from spark.errors import ReplicaError, last_line
 from spark.remote_file_system import open_file_system
 from store.verify import FindingKind
 
@@ -65,12 +65,6 @@ def find_duplicates(
         for row in rows:
             found += [GroupFinding(one, audit.plan.group) for one in pickle.loads(row["findings"])]
     return sorted(found, key=lambda one: (one.finding.index_first or 0, one.finding.position))
-
-
-def last_line(error: PythonException) -> str:
-    """The message of an error, from the traceback of a task."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return next((line for line in reversed(lines) if "Error: " in line), lines[0])
 
 
 def slice_task(

@@ -11,7 +11,9 @@ from spark.remote_file_system import open_file_system
 from store.errors import DamagedError, DataFormatError
 from store.io.filesystem import FileSystem
 from store.state.snapshot_manifest import MANIFEST_NAME, Manifest, decode_manifest
+from store.verify.files.audit_files import reason
 from store.verify.files.small_files import read_small
+from store.verify.plan.targets import opens_as_file
 from store.verify.state.state_reader import read_identity
 
 # DIR, DIR/<node>, DIR/<group>/<node> and DIR/<snapshot>/<group>/<node>.
@@ -66,7 +68,8 @@ def find_snapshots(roots: list[str]) -> list[Snapshot]:
 def walk(fs: FileSystem, path: str, depth: int) -> list[str]:
     """Directories of replicas at ``path`` or below.
 
-    Raises :class:`~spark.errors.ReplicaError` for a replica that is no snapshot.
+    Raises :class:`~spark.errors.ReplicaError` for a replica that is no snapshot, and for what can
+    neither be listed nor opened: it may be a replica, which the tables would lack.
     """
     if not fs.exists(path):
         raise ReplicaError(f"{path}: no such directory")
@@ -93,8 +96,12 @@ def walk(fs: FileSystem, path: str, depth: int) -> list[str]:
 def is_file(fs: FileSystem, path: str) -> bool:
     try:
         fs.list_directory(path)
-    except OSError:
+    except NotADirectoryError:
         return True
+    except OSError as error:
+        if opens_as_file(fs, path):
+            return True
+        raise ReplicaError(f"{path}: cannot be read: {reason(error)}") from error
     return False
 
 

@@ -2,7 +2,7 @@
 
 The columns are those of the two schemas below. ``ranges`` has a row for each range and replica. Its
 ``seconds`` and ``bytes_read`` are those of the task, for all replicas together. ``summary.json`` is
-written last. If it exists, the rest is complete.
+written last, and removed when an audit begins. If it exists, the rest is complete.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -146,7 +147,7 @@ def summarize(audit: Audit) -> dict[str, Any]:
     """
     kinds = Counter(reported.kind for reported in audit.findings)
     return {
-        "consistent": not audit.findings,
+        "consistent": not audit.findings and not audit.unfinished,
         "bytes_read": audit.bytes_read,
         "scan_seconds": round(audit.scan_seconds, 3),
         "findings": len(audit.findings),
@@ -188,6 +189,13 @@ def summarize(audit: Audit) -> dict[str, Any]:
 
 def _shown(value: object) -> object:
     return one_line(value) if isinstance(value, str) else value
+
+
+def begin_results(directory: str) -> None:
+    """Makes the directory. Removes the summary of an earlier audit, whose tables are replaced."""
+    os.makedirs(directory, exist_ok=True)
+    with suppress(FileNotFoundError):
+        os.remove(f"{directory}/summary.json")
 
 
 def write_tables(

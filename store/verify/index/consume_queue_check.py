@@ -206,7 +206,7 @@ class QueueCheck:
             self._log.findings += found.shape
             if key not in wrong:
                 self._log.findings += found.behind
-        find_extra(self._fs, self._directory, self._keys, log_end, self._log)
+        find_extra(self._fs, self._directory, set(self._keys), log_end, self._log)
 
     def _check_length(self, key: QueueKey, *, begins: bool = True) -> None:
         """Compares a queue in the checkpoint with the log up to it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence, Set
 from functools import cached_property
 from itertools import pairwise
 
@@ -137,7 +137,7 @@ def is_plausible(position: int, size: int, tags: int, *, byte: int, log_end: int
 def find_extra(
     fs: ReadableFileSystem,
     directory: str,
-    known: Collection[tuple[str, int]],
+    known: Set[tuple[str, int]],
     log_end: int,
     log: FindingLog,
 ) -> None:

@@ -15,7 +15,7 @@ DEPTH = 2
 def find_replicas(fs: ReadableFileSystem, directory: str) -> list[str]:
     """``directory`` itself if it is a replica's; else the replicas in it and in its groups.
 
-    A directory that cannot be listed counts as a replica, so that the check reports why. Raises
+    What can neither be listed nor opened counts as a replica, so that the check reports why. Raises
     :class:`~store.errors.DataFormatError` if there is no replica.
     """
     try:
@@ -44,12 +44,19 @@ def _search(fs: ReadableFileSystem, directory: str, names: list[str], depth: int
             inner = fs.list_directory(path)
         except NotADirectoryError:
             continue
-        except PermissionError:
-            found.append(path)
-            continue
         except (OSError, ValueError):
-            if not fs.exists(path):  # a dangling link, or one that leads to itself
+            if not opens_as_file(fs, path):
                 found.append(path)
             continue
         found += _search(fs, path, inner, depth - 1)
     return found
+
+
+def opens_as_file(fs: ReadableFileSystem, path: str) -> bool:
+    """Whether what could not be listed is a file. The error does not say it: file systems and
+    stores differ in how they refuse to list one."""
+    try:
+        fs.open(path, writable=False).close()
+    except (OSError, ValueError):
+        return False
+    return True

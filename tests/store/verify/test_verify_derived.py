@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 import pytest
 
 from simulator.engine.disk import SimulatedFileSystem
 from store.io.atomic_file import replace_file
 from store.log.entry import HEADER_SIZE
-from store.verify import FindingKind
-from tests.store.sample_replica import Replica
+from store.verify import FindingKind, verify_replicas
+from store.verify.index import consume_queue_check
+from tests.store.sample_replica import Replica, write_replica
 from tests.store.small_logs import simulated
 from tests.store.verify.checked_replica import DIRECTORY, only, where
 
@@ -34,6 +37,18 @@ def test_a_missing_file_of_the_entry_index_is_found(
 
 
 # --- ConsumeQueues
+
+
+def test_queues_are_looked_up_without_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each queue in the files is looked up among all: in a list that was quadratic."""
+    known: list[object] = []
+    monkeypatch.setattr(
+        consume_queue_check, "find_extra", lambda _fs, _directory, keys, *_: known.append(keys)
+    )
+    fs = simulated()
+    verify_replicas(fs, [write_replica(fs).directory])
+    assert known
+    assert all(isinstance(keys, Set) for keys in known)
 
 
 def test_a_wrong_row_of_a_queue_is_found(fs: SimulatedFileSystem, replica: Replica) -> None:
