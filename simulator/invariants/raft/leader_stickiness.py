@@ -3,8 +3,9 @@
 Otherwise one node with a bad link keeps deposing a leader that all others hear. An election that
 the leader ordered is another matter, and so is that leader's own election: it leads no more. So is
 a vote that was given before, waits for the disk, and is asked for once more meanwhile (a frame that
-came twice), perhaps in a later term. A leader that is no member by the voter's log keeps nobody from an election. The
-voter's own clock says how long it has heard no leader: it may be faster than others.
+came twice), perhaps in a later term. A leader that is no member by the voter's log keeps nobody
+from an election. The voter's own clock says how long it has heard no leader: it may be faster than
+others.
 """
 
 from __future__ import annotations
