@@ -171,15 +171,21 @@ async def test_a_rebuild_leaves_no_entry_out_whose_row_of_the_entry_index_alone_
     assert derived(tmp_path) == kept
 
 
+async def broker_that_rebuilds(loop: NetworkedLoop, directory: Path) -> SingleBroker:
+    """One that does so at its start, once its executor is released."""
+    async with running_broker(loop, directory, **SETTINGS) as broker:
+        await broker.create_topic("orders")
+        await broker.send("orders", 0, b"x")
+    request_rebuild(OsFileSystem(), str(directory))
+    broker = SingleBroker(loop, directory, **SETTINGS)
+    broker.log_executor.hold()
+    return broker
+
+
 async def test_a_rebuild_takes_no_turn_of_the_loop_and_the_broker_joins_behind_it(
     loop: NetworkedLoop, tmp_path: Path
 ) -> None:
-    async with running_broker(loop, tmp_path, **SETTINGS) as broker:
-        await broker.create_topic("orders")
-        await broker.send("orders", 0, b"x")
-    request_rebuild(OsFileSystem(), str(tmp_path))
-    broker = SingleBroker(loop, tmp_path, **SETTINGS)
-    broker.log_executor.hold()
+    broker = await broker_that_rebuilds(loop, tmp_path)
     starting = loop.create_task(broker.start())
     await asyncio.sleep(5)
     assert (tmp_path / "state" / "rebuild").exists()
@@ -193,12 +199,7 @@ async def test_a_rebuild_takes_no_turn_of_the_loop_and_the_broker_joins_behind_i
 async def test_who_stops_a_start_while_it_rebuilds_leaves_the_request(
     loop: NetworkedLoop, tmp_path: Path
 ) -> None:
-    async with running_broker(loop, tmp_path, **SETTINGS) as broker:
-        await broker.create_topic("orders")
-        await broker.send("orders", 0, b"x")
-    request_rebuild(OsFileSystem(), str(tmp_path))
-    broker = SingleBroker(loop, tmp_path, **SETTINGS)
-    broker.log_executor.hold()
+    broker = await broker_that_rebuilds(loop, tmp_path)
     starting = loop.create_task(broker.broker.start())
     await asyncio.sleep(5)
     starting.cancel()
