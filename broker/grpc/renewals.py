@@ -5,19 +5,19 @@ consumer is connected if it has a Telemetry stream at any broker, or has sent a 
 ago: some clients reopen their stream only minutes after their broker died.
 
 A consumer may not have got a message, because the leader died before its answer, or the call ended.
-The consumer is connected, but does not work on that message. So such a delivery is renewed for
-minutes, not for hours. A renewal says in the nonce that no answer is known. So a later leader does
-not take the delivery for answered because it was renewed before.
+The consumer is connected, but does not work on that message. So only what was answered is renewed:
+the rest is received again a minute later. The first check after the answer renews already, and so
+tells later leaders that the consumer has the message. What was answered after the last check of a
+leader that dies is received twice, if the work on it takes longer than that minute.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from broker.grpc.statuses import ANSWERED
 from broker.limits import GRPC, STATE
@@ -38,15 +38,8 @@ _Told: TypeAlias = tuple[_Key, int, int]
 """A delivery: queue, offset and attempt."""
 
 
-class _End(NamedTuple):
-    """When the renewals of a delivery end, and whether it was answered."""
-
-    at: float
-    answered: bool
-
-
-_UNKNOWN = _End(math.inf, False)
-_Ends: TypeAlias = dict[_Told, _End]
+_Ends: TypeAlias = dict[_Told, float]
+"""When the renewals of a delivery end."""
 
 
 class Renewals:
@@ -65,13 +58,10 @@ class Renewals:
         self._heard: dict[tuple[str, str], float] = {}
         """By group and client: the time until which its heartbeat counts."""
         self._ends: _Ends = {}
-        """The time after which a delivery is not renewed any more. Unknown until a check finds that
-        it was answered, or until it is due for the first time: by then it would have been
-        answered."""
         self._given: set[_Told] = set()
         self._given_earlier: set[_Told] = set()
-        """Deliveries that this leader has answered in this minute, and in the one before. With very
-        many deliveries the minute is shorter."""
+        """Deliveries that this leader has answered in this minute, and in the one before. Later
+        they have been renewed, or are over. With very many deliveries the minute is shorter."""
         self._minute_ends = 0.0
         self._task: asyncio.Task[None] | None = None
 
@@ -131,31 +121,24 @@ class Renewals:
                     with suppress(*ANSWERED):  # that queue is checked again
                         await self._renew(key, working[group], ends)
                 await asyncio.sleep(0)
-            now = self._loop.time()
-            soon = now + GRPC.unanswered_seconds_max
-            # A client may be missing in one check. The time of its unanswered deliveries would
-            # begin again when it is back.
-            kept = {told: end for told, end in self._ends.items() if now < end.at < soon}
-            self._ends = kept | ends
+            self._ends = ends
 
     async def _renew(self, key: _Key, working: set[int], ends: _Ends) -> None:
         now, due_ms = self._loop.time(), GRPC.renewed_seconds * 500
-        due: dict[bool, list[Renewable]] = {True: [], False: []}
+        due: list[Renewable] = []
         for each in self._renewal.deliveries(key, working):
             told = (key, each.offset, each.delivery.attempt)
-            end = self._ends.get(told, _UNKNOWN)
-            is_due = each.left_ms <= due_ms
-            if end == _UNKNOWN and (is_due or self._was_given(told)):
-                answered = self._was_given(told) or was_answered(each.delivery.nonce)
-                most = GRPC.renewed_seconds_max if answered else GRPC.unanswered_seconds_max
+            is_marked = was_answered(each.delivery.nonce)
+            if not (is_marked or self._was_given(told)):
+                continue
+            end = self._ends.get(told)
+            if end is None:
                 age = GRPC.renewed_seconds - each.left_ms / 1000
-                end = _End(now - age + most, answered)
+                end = now - age + GRPC.renewed_seconds_max
             ends[told] = end
-            if is_due and now < end.at:
-                due[end.answered].append(each)
-        for answered, found in due.items():
-            invisible_ms = int(GRPC.renewed_seconds * 1000)
-            await self._renewal.renew(key, found, invisible_ms, answered=answered)
+            if now < end and (each.left_ms <= due_ms or not is_marked):
+                due.append(each)
+        await self._renewal.renew(key, due, int(GRPC.renewed_seconds * 1000))
 
     def _was_given(self, told: _Told) -> bool:
         return told in self._given or told in self._given_earlier

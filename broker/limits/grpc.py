@@ -92,10 +92,6 @@ class GrpcLimits:
     renewed_seconds_max: float = 3 * 3600.0
     """The longest time of such renewals, as in RocketMQ's proxy."""
 
-    unanswered_seconds_max: float = 600.0
-    """The same for a message that may not have reached its consumer, because the leader died or the
-    call ended at that moment."""
-
     routes_max: int = 1_024
     """Cached routes of other broker groups."""
 

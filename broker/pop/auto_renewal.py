@@ -52,11 +52,9 @@ class AutoRenewal:
             if delivery.attempt and left_ms > 0 and owner_of(delivery.nonce) in clients:
                 yield Renewable(offset, delivery, left_ms)
 
-    async def renew(
-        self, key: PopKey, found: Sequence[Renewable], invisible_ms: int, *, answered: bool
-    ) -> None:
+    async def renew(self, key: PopKey, found: Sequence[Renewable], invisible_ms: int) -> None:
         """Makes the deliveries of ``found`` that are unchanged invisible for ``invisible_ms`` from
-        now on. ``answered``: whether the consumer has these messages.
+        now on. The consumer has these messages.
 
         Raises one of :data:`~broker.errors.REFUSALS`.
         """
@@ -66,7 +64,7 @@ class AutoRenewal:
             known = {} if pending is None else pending.queue.deliveries
             until_ms = now_ms + invisible_ms
             commands = [
-                PopChange(*key, at, renewed(delivery.nonce, answered=answered), until_ms, now_ms)
+                PopChange(*key, at, renewed(delivery.nonce), until_ms, now_ms)
                 for at, delivery, _left_ms in found[start : start + _ENTRY_RENEWALS]
                 if delivery.visible_ms > now_ms and known.get(at) == delivery
             ]

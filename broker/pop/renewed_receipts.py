@@ -6,7 +6,7 @@ handle. From the highest bit on, the nonce of a delivery that may be renewed
 
     30  hash of the client's id
      1  renewed
-     1  renewed by a leader that did not know of an answer; older programs left this bit to chance
+     1  renewed by an older program that did not know of an answer; before, a bit left to chance
     31  the bits of the receive request, which identify its attempt and its receipt handle
 
 A renewal changes only the two bits. So the first handle of a renewed delivery is recognised by its
@@ -48,14 +48,13 @@ def owner_of(nonce: int) -> int:
     return nonce >> _CLIENT_SHIFT
 
 
-def renewed(nonce: int, *, answered: bool) -> int:
-    """The nonce of a delivery after a renewal. ``answered``: whether the consumer has the
-    message."""
-    return nonce & ~_UNANSWERED | _RENEWED | (0 if answered else _UNANSWERED)
+def renewed(nonce: int) -> int:
+    """The nonce of a delivery after a renewal."""
+    return nonce & ~_UNANSWERED | _RENEWED
 
 
 def was_answered(nonce: int) -> bool:
-    """Whether a leader that has renewed the delivery knew that the consumer has the message."""
+    """Whether a renewal says that the consumer has the message."""
     return nonce & (_RENEWED | _UNANSWERED) == _RENEWED
 
 
