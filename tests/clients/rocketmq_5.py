@@ -201,7 +201,7 @@ class Listener(MessageListener):  # type: ignore[misc]  # the client has no type
     def __init__(self, count: int) -> None:
         self.wanted = count
         self.done = threading.Event()
-        self._seen: set[int] = set()
+        self.seen: set[int] = set()
 
     def consume(self, got: Message) -> Any:
         number = int(got.body)
@@ -209,8 +209,8 @@ class Listener(MessageListener):  # type: ignore[misc]  # the client has no type
         tell(**described(got), acked=not fails)
         if fails:
             return ConsumeResult.FAILURE
-        self._seen.add(number)
-        if len(self._seen) >= self.wanted:
+        self.seen.add(number)
+        if len(self.seen) >= self.wanted:
             self.done.set()
         return ConsumeResult.SUCCESS
 
@@ -221,7 +221,7 @@ def push(endpoints: str, topic: str, group: str, count: str) -> None:
     consumer.startup()
     tell(ready=True)
     if not listener.done.wait(120):
-        raise SystemExit("not all has come")
+        raise SystemExit(f"not all has come: {sorted(set(range(int(count))) - listener.seen)}")
     time.sleep(float(os.environ.get("STAY", "1")))
     consumer.shutdown()
 
