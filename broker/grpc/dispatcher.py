@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -43,6 +44,10 @@ NEW_TRY_SECONDS = 0.05
 DECODED_FACTOR = 24
 """An empty message within a message takes two bytes encoded, and up to 48 decoded."""
 
+REPEATED_SIZE_MAX = 8192
+"""Pace: a request that is larger is refused without decoding it. Names and a receipt handle take
+less."""
+
 Handler: TypeAlias = Callable[[Call, Any], Awaitable[Sequence[Message]]]
 """Serves a call: returns the message of the answer, or all messages of a stream."""
 
@@ -69,6 +74,19 @@ class Method:
     has_bodies: bool = False
     """Whether most of a request are bodies of messages, which take no more memory decoded. The
     handler holds what the rest takes."""
+
+    refusal_repeats: str = ""
+    """A short field of the request that a refusal has, too. Some clients take the field from every
+    answer."""
+
+    def refusal(self, body: bytes, status: Status) -> bytes:
+        """The encoded answer to a request that was refused or failed."""
+        response = self.response(status=status)
+        if self.refusal_repeats and len(body) <= REPEATED_SIZE_MAX:
+            with suppress(DecodeError):
+                request = self.request.FromString(body)
+                setattr(response, self.refusal_repeats, getattr(request, self.refusal_repeats))
+        return response.SerializeToString()
 
     def memory(self, body: bytes) -> int:
         """The bytes that a request takes while it is in progress."""
@@ -109,7 +127,7 @@ class Dispatcher:
         try:
             lease = self.budget.begin(size, is_large=method.streams)
         except BusyError as busy:
-            return self._refused(method, busy)
+            return self._refused(method, body, busy)
         if on_end is not None:
             on_end(lease.end)
         try:
@@ -121,12 +139,12 @@ class Dispatcher:
         except ANSWERED as error:
             if call.forwarded and isinstance(error, NOT_HERE):
                 raise
-            return self._refused(method, error)
+            return self._refused(method, body, error)
         except Exception:
             # A defect of the broker. It ends only this call, as with a remoting request.
             log.exception("a call of %s failed", call.method, extra=FROM_OUTSIDE)
             status = Status(code=Code.INTERNAL_SERVER_ERROR, message="internal error")
-            return [method.response(status=status).SerializeToString()]
+            return [method.refusal(body, status)]
         finally:
             lease.hold(0)
             if on_end is None:
@@ -193,5 +211,5 @@ class Dispatcher:
         self.refusals[reason_of(error)] += 1
         return status_of(error)
 
-    def _refused(self, method: Method, error: Exception) -> Sequence[bytes]:
-        return [method.response(status=self.refused(error)).SerializeToString()]
+    def _refused(self, method: Method, body: bytes, error: Exception) -> Sequence[bytes]:
+        return [method.refusal(body, self.refused(error))]

@@ -83,6 +83,8 @@ def service_methods(
             pb.ChangeInvisibleDurationResponse,
             consume.change,
             member_access,
+            # Apache's Python client tries again with the handle of the answer, whatever its status.
+            refusal_repeats="receipt_handle",
         ),
         "ForwardMessageToDeadLetterQueue": Method(
             pb.ForwardMessageToDeadLetterQueueRequest,

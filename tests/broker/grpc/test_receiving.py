@@ -7,6 +7,7 @@ import zlib
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from google.protobuf.duration_pb2 import Duration
@@ -24,9 +25,9 @@ from broker.limits import CONSUME, GRPC
 from broker.pop.pop_request import PopRequest, PopResult
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.frame import FRAME_BODY_SIZE_MAX
-from dledger.errors import NotLeaderError, NotServingError
+from dledger.errors import BusyError, NotLeaderError, NotServingError
 from store.message.compressed_body import SYS_FLAG_COMPRESSED
-from tests.broker.grpc.single_service import CLIENT, METADATA, SingleService
+from tests.broker.grpc.single_service import CLIENT, METADATA, SingleService, message
 from tests.broker.grpc.test_calls import ORDERS, READERS, received, receiving
 from tests.broker.single_broker import ADDRESS
 from tests.support.virtual_network import NetworkedLoop
@@ -285,3 +286,31 @@ async def test_a_call_is_forwarded_again_with_what_is_left_of_its_time(
         call = Call("ReceiveMessage", METADATA, CLIENT, seconds=seconds)
         await dispatcher.serve(call, receive_for_20_s())
         assert left == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("refusal", [NoAnswerError("it is gone"), BusyError(1, 1), KeyError()])
+async def test_a_nack_that_failed_is_answered_with_its_own_handle(
+    service: SingleService, monkeypatch: pytest.MonkeyPatch, refusal: Exception
+) -> None:
+    """A client that takes its handle from each answer can try again."""
+    await service.broker.create_topic("orders", queues=1)
+    await service.send(message())
+    _, (got,) = await received(service)
+    handle = got.system_properties.receipt_handle
+    request = pb.ChangeInvisibleDurationRequest(
+        group=READERS, topic=ORDERS, receipt_handle=handle, invisible_duration=Duration(seconds=10)
+    )
+    answers = []
+    for error in (refusal, None):
+        with monkeypatch.context() as failing:
+            if error is not None:
+                failing.setattr(
+                    service.context.pop, "change_invisible", AsyncMock(side_effect=error)
+                )
+            answer = await service.ask(
+                "ChangeInvisibleDuration", request, pb.ChangeInvisibleDurationResponse
+            )
+        answers.append(answer)
+        request.receipt_handle = answer.receipt_handle
+    assert [each.status.code == Code.OK for each in answers] == [False, True]
+    assert answers[0].receipt_handle == handle != answers[1].receipt_handle
