@@ -101,16 +101,16 @@ class DerivedFilesCheck:
 
     def end_pass(self) -> list[str]:
         """Saves the sealed tails, and checks all pages of the key index; wrong files are rebuilt in
-        the next pass.
+        the next pass. Returns what was wrong and is repaired, or will be.
 
-        Raises :class:`~store.errors.DiskFullError` if there is no room for the tails: the next pass
-        saves them.
+        Raises :class:`~store.errors.DiskFullError` if there is no room: the next pass saves them.
         """
-        tails = self._queues.sealed_tails()
-        if tails:
-            with _full_disk_told():
+        with _full_disk_told():
+            told = self._queues.end_pass()
+            tails = self._queues.sealed_tails()
+            if tails:
                 self._save_tails(tails)
-        return self._keys.end_pass()
+        return told + self._keys.end_pass()
 
     def _covered(self) -> MachineState | None:
         try:

@@ -83,6 +83,31 @@ class QueueBlocksCheck:
                 self._seen.add(key)
         return told
 
+    def end_pass(self) -> list[str]:
+        """Overwrites unreadable blocks of queues that are empty: no entry leads to these rows, as
+        they have expired. Returns what was wrong and is repaired."""
+        queues = ((self._queue(*key), end) for key, end in self._ends.items())
+        return [
+            told
+            for queue, end in queues
+            if queue is not None and queue.first_offset >= end == queue.tail.end
+            for told in self._free(queue, end)
+        ]
+
+    def _free(self, queue: ConsumeQueue, end: int) -> list[str]:
+        begin, _ = block_of(end, queue.rows_per_file)
+        disk = queue.on_disk()
+        try:
+            if begin < end:
+                disk.read_disk(begin, end)
+        except DamagedError as error:
+            # The file may be missing, or short: a refill brings no expired rows.
+            if isinstance(error.__cause__, OSError):
+                self._seal(queue, disk, _Block(begin, end, queue.tail.position))
+                queue.forget_files()
+                return [str(error)]
+        return []
+
     def sealed_tails(self) -> dict[_Key, Tail]:
         """The sealed tails of the queues in the newest checkpoint."""
         queues = ((key, self._queue(*key)) for key in self._ends)
