@@ -62,11 +62,13 @@ from broker.state.commands import Command
 from broker.state.state_machine import BrokerStateMachine
 from broker.topics_and_groups import (
     DLQ_PREFIX,
+    HALF_TOPIC,
     MESSAGE_TYPE_MASK,
     RETRY_PREFIX,
     TopicConfig,
 )
 from broker.transactions.half_message import half_message_placement
+from broker.transactions.pending_half_messages import PendingHalfMessages
 from dledger.errors import BusyError
 from store.io.filesystem import Bytes
 from store.message.record import PendingMessage, make_pending_message, tag_and_keys
@@ -98,6 +100,7 @@ class Ingest:
         self._batcher = batcher
         self._machine = machine
         self._scheduled_messages = scheduled_messages
+        self._pending_half_messages = PendingHalfMessages()
         self._wall_clock = wall_clock
         self._rng = rng
         self._broker_name = config.group
@@ -284,12 +287,20 @@ class Ingest:
     def _half_message_placement(
         self, topic: str, queue_id: int, properties: bytes, now_ms: int
     ) -> Placement:
-        opened = len(self._machine.state.transactions)
+        opened = len(self._machine.state.transactions) + self._pending_half_messages.count
         if opened >= STATE.transactions_max:
             raise BusyError(opened, STATE.transactions_max, "transactions are open")
         return half_message_placement(topic, queue_id, properties, now_ms)
 
     def _add(self, place: Placement, message: PendingMessage, now_ms: int, waiter: Sender) -> None:
+        if place.topic == HALF_TOPIC:
+            counted = self._pending_half_messages.counted(waiter)
+            try:
+                self.deduplicator.add(place.topic, place.queue_id, (message,), counted)
+            except REFUSALS:
+                self._pending_half_messages.count -= 1
+                raise
+            return
         if place.deliver_ms is None:
             self.deduplicator.add(place.topic, place.queue_id, (message,), waiter)
             return

@@ -43,7 +43,7 @@ class StateLimits:
     """Deliveries of all groups and queues. A checkpoint packs so many in 0.05 s."""
 
     transactions_max: int = 65_536
-    """Open transactions; above that half messages are refused, but for those that are pending."""
+    """Open transactions, with the pending ones; above that half messages are refused."""
 
     recalled_max: int = 131_072
     """Recalled timed messages whose time has not come."""

@@ -28,7 +28,7 @@ from broker.state.broker_state import BrokerState
 from broker.state.commands import Command
 from broker.state.recalled_messages import TimedKey
 from dledger.errors import ProposeError
-from store.errors import DerivedDamageError, EntryTooLargeError, StoreError
+from store.errors import DerivedDamageError, DiskFullError, EntryTooLargeError, StoreError
 from store.index.consume_queue import ConsumeQueue
 from store.io.filesystem import Bytes
 from store.message.record import MessageRecord, decode_record
@@ -120,8 +120,8 @@ class Dispatcher:
         self._cancel()
         try:
             self._find()
-        except DerivedDamageError as damage:
-            self._try_again(f"cannot be found: {damage}")
+        except (DerivedDamageError, DiskFullError) as lacking:
+            self._try_again(f"cannot be found: {lacking}")
         except (StoreError, OSError) as error:
             self._fail(error)
 

@@ -11,13 +11,14 @@ Until then rows of expired records are trusted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TypeAlias
 
-from store.errors import DamagedError, DerivedDamageError, OutOfRangeError, StoreError
+from dledger.node.state_machine import LongReadError
+from store.errors import CorruptRecordError, DamagedError, DerivedDamageError, OutOfRangeError
 from store.index.consume_queue import ConsumeQueue
 from store.log.entry import EntryKind
-from store.message.batch import QUEUE_ROW, decode_batch
+from store.message.batch import QUEUE_ROW, Batch, decode_batch
 from store.message.record import RECORD_FIXED_SIZE, decode_record
 from store.replica_reads import ReplicaReads
 
@@ -28,14 +29,92 @@ QueueFirsts: TypeAlias = list[tuple[ConsumeQueue, int]]
 """Queues, and the first offset of each."""
 
 
+class LogSearch:
+    """Looks in the log for the first offsets of queues whose rows are in doubt.
+
+    It may have to read all of the log, so it reads in pieces, off the event loop. Queues do not
+    change meanwhile, but a checkpoint may write rows to the disk.
+    """
+
+    def __init__(self, queues: _Queues, position: int, log: ReplicaReads) -> None:
+        self._position = position
+        self._log = log
+        self._bounds = {
+            key: (queue.first_offset, queue.end_offset) for key, queue in queues.items()
+        }
+        self._left = set(queues)
+        """The queues that were not found in the log yet."""
+        self._next, self._last = 0, -1
+        """The entries to read; none before the first piece."""
+        self.first = {key: _first_in_memory(queue, position) for key, queue in queues.items()}
+        """The first offsets: by the rows that are only in memory, until the log has others."""
+        self.ended = False
+
+    def covers(self, queues: _Queues) -> bool:
+        """Whether all these queues are looked for."""
+        return queues.keys() <= self._bounds.keys()
+
+    def read(self) -> bool:
+        """Reads the next piece of the log, as far as it is durable here; returns whether the search
+        has ended. Any thread.
+
+        Raises :class:`~store.errors.DerivedDamageError` if the log is damaged there.
+        """
+        try:
+            self.ended = not self._begin() or not self._read_entries()
+        except DamagedError as error:
+            at = error.path, error.position, error.reason, self._position
+            raise DerivedDamageError(*at) from error
+        except OutOfRangeError:
+            self._last = -1  # the end of the log was cut, or its beginning
+        return self.ended
+
+    def _begin(self) -> bool:
+        """Returns whether there are entries to read."""
+        if self._last >= 0:
+            return True
+        log = self._log
+        begin, end = max(self._position, log.first_position), log.synced_position
+        if begin >= end:
+            return False
+        last = log.confirmed_entry_at(end - 1, log.last_index)
+        self._next = log.confirmed_entry_at(begin, last)
+        self._last = last
+        return True
+
+    def _read_entries(self) -> bool:
+        """Returns whether there is more to read."""
+        for entry in self._log.read_entries(self._next, self._last, READ_BYTES):
+            self._next = entry.index + 1
+            if entry.kind is EntryKind.DATA:
+                self._take(decode_batch(entry.body))
+        return bool(self._left) and self._next <= self._last
+
+    def _take(self, batch: Batch) -> None:
+        for run in batch.runs:
+            key = (run.topic, run.queue_id)
+            if key not in self._left:
+                continue
+            begin, end = self._bounds[key]
+            rows = batch.rows[run.first_row * QUEUE_ROW.size :][: run.count * QUEUE_ROW.size]
+            for offset, row in enumerate(QUEUE_ROW.iter_unpack(rows), run.first_offset):
+                if row[0] >= self._position and begin <= offset < end:
+                    self.first[key] = offset
+                    self._left.remove(key)
+                    break
+
+
 def first_offsets(
-    queues: Iterable[tuple[str, int, ConsumeQueue]], position: int, log: ReplicaReads | None
+    queues: Iterable[tuple[str, int, ConsumeQueue]],
+    position: int,
+    log: ReplicaReads | None,
+    searches: dict[int, LogSearch],
 ) -> QueueFirsts:
     """For each queue (topic, id) the first offset whose record lies at ``position`` or above.
 
-    At most two records of each queue are read, and the whole log from ``position`` on if a row is
-    corrupt. Raises :class:`~store.errors.DerivedDamageError` if the log is damaged, too. Without a
-    ``log`` the rows are trusted.
+    At most two records of each queue are read. If rows are in doubt, the log must be searched from
+    ``position`` on: :class:`~dledger.node.state_machine.LongReadError` is raised, and ``searches``
+    has the search, by position, for the next try. Without a ``log`` the rows are trusted.
     """
     found: QueueFirsts = []
     doubtful: _Queues = {}
@@ -49,16 +128,14 @@ def first_offsets(
             if log is None:
                 raise
         doubtful[topic, queue_id] = queue
-    if log is not None and doubtful:
-        try:
-            first = _first_in_log(doubtful, position, log)
-        except DamagedError as error:
-            raise DerivedDamageError(error.path, error.position, error.reason, position) from error
-        found += [
-            (queue, first[key] if key in first else _first_in_memory(queue, position))
-            for key, queue in doubtful.items()
-        ]
-    return found
+    if log is None or not doubtful:
+        return found
+    search = searches.get(position)
+    if search is None or not search.covers(doubtful):
+        search = searches[position] = LogSearch(doubtful, position, log)
+    if not search.ended:
+        raise LongReadError(search.read)
+    return found + [(queue, search.first[key]) for key, queue in doubtful.items()]
 
 
 def _is_proved(
@@ -74,40 +151,12 @@ def _is_proved(
                 continue
             try:
                 record = decode_record(log.read(position, size), 0)
-            except StoreError:
+            except (CorruptRecordError, DamagedError, OutOfRangeError):
                 return False
             said = record.topic, record.queue_id, record.queue_offset, record.position
             if said != (topic, queue_id, at, position):
                 return False
     return True
-
-
-def _first_in_log(
-    queues: _Queues, position: int, log: ReplicaReads
-) -> Mapping[tuple[str, int], int]:
-    """The first offsets of these queues, read from the log as far as it is durable here."""
-    first: dict[tuple[str, int], int] = {}
-    try:
-        last = log.confirmed_entry_at(log.synced_position - 1, log.last_index)
-        index = log.confirmed_entry_at(max(position, log.first_position), last)
-    except OutOfRangeError:
-        return first  # nothing lies behind it yet
-    while index <= last and len(first) < len(queues):
-        for entry in log.read_entries(index, last, READ_BYTES):
-            index = entry.index + 1
-            if entry.kind is not EntryKind.DATA:
-                continue
-            batch = decode_batch(entry.body)
-            for run in batch.runs:
-                queue = queues.get((run.topic, run.queue_id))
-                if queue is None or (run.topic, run.queue_id) in first:
-                    continue
-                rows = batch.rows[run.first_row * QUEUE_ROW.size :][: run.count * QUEUE_ROW.size]
-                for offset, row in enumerate(QUEUE_ROW.iter_unpack(rows), run.first_offset):
-                    if row[0] >= position and queue.first_offset <= offset < queue.end_offset:
-                        first[run.topic, run.queue_id] = offset
-                        break
-    return first
 
 
 def _first_in_memory(queue: ConsumeQueue, position: int) -> int:

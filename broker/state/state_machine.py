@@ -27,7 +27,7 @@ from broker.state.commands import (
     decode_commands,
 )
 from broker.state.open_transactions import open_transaction_of
-from broker.state.queue_expiry import QueueFirsts, first_offsets
+from broker.state.queue_expiry import LogSearch, QueueFirsts, first_offsets
 from broker.state.recent_entries import RecentEntries
 from broker.state.state_digests import StateDigests
 from broker.state.state_machine_listener import StateMachineListener
@@ -123,6 +123,8 @@ class BrokerStateMachine:
         self._recent = RecentEntries()
         self._saved_first_offsets: _FirstOffsets = {}
         self._released: _FirstOffsets = {}
+        self._searches: dict[int, LogSearch] = {}
+        """The searches of the log for the next entry, by position."""
 
     @classmethod
     def open(cls, fs: FileSystem, directory: str, segment_size: int) -> BrokerStateMachine:
@@ -207,12 +209,13 @@ class BrokerStateMachine:
         except CorruptBatchError as error:
             raise _not_applicable(entry.index, error) from error
         commands = decode_commands(batch.commands)
-        # Before anything changes: if this finds damage, the entry is applied again later.
+        # Before anything changes: if this finds damage, the entry comes again later.
         expired = [
-            first_offsets(self._queues.all(), command.position, self.log)
+            first_offsets(self._queues.all(), command.position, self.log, self._searches)
             for command in commands
             if isinstance(command, Expire)
         ]
+        self._searches.clear()
         self.applied_end = entry.end
         self._recent.add(entry)
         try:

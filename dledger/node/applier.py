@@ -1,8 +1,9 @@
 """Applies committed entries to the state machine, each once and in order.
 
 A damaged entry stops only this part: the scrub is told, fetches the entry from a peer, and it is
-tried again. Any other entry that cannot be applied ends the node: going on would serve another
-state.
+tried again. So is an entry that needs a file which cannot be opened now. If the state machine must
+read for long first, the thread for reads does that, and a leader hands over. Any other entry that
+cannot be applied ends the node: going on would serve another state.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dledger.histogram import Histogram
 from dledger.node.executor import Executor
 from dledger.node.leadership_announcer import LeadershipAnnouncer
 from dledger.node.lifecycle import Lifecycle
-from dledger.node.state_machine import StateMachine
+from dledger.node.state_machine import LongReadError, StateMachine
 from dledger.raft.core import Raft
 from dledger.raft.raft_state import Role
 from dledger.raft.ready import NOTHING, Ready
@@ -31,6 +32,9 @@ APPLY_RETRY_SECONDS = 0.3
 REPAIR_SECONDS = 10.0
 """Seconds. Peers that have the entry give it sooner. An entry that they have expired never
 comes."""
+
+LONG_READ_SECONDS = 1.0
+"""Seconds that a leader reads before it hands over: its clients wait."""
 
 
 class Applier:
@@ -54,14 +58,16 @@ class Applier:
         suspect: Callable[[int], None],
         suspect_derived: Callable[[int], None],
         unrepaired: Callable[[int, str], None],
+        hand_over: Callable[[], None],
         advance: Callable[[], None],
     ) -> None:
         """Of each applied entry ``noted`` is told first, then ``configured`` of its index if it is
         a configuration, then ``answered`` with the time. ``caught_up`` is told after some of them.
         ``suspect`` has a damaged entry looked at, ``suspect_derived`` what is derived from the log
         from a position on. ``unrepaired`` is told of an entry that could not be applied for long,
-        and why. ``advance`` has done what the core asks for.
-        ``clock`` gives seconds that never run backward."""
+        and why. ``hand_over`` begins to hand the leadership to another, if one could lead.
+        ``advance`` has done what the core asks for. ``clock`` gives seconds that never run
+        backward."""
         checkpoint = store.recovered.checkpoint
         self.applied_index = -1 if checkpoint is None else checkpoint.index
         """The last entry that is applied."""
@@ -79,6 +85,7 @@ class Applier:
         self._suspect = suspect
         self._suspect_derived = suspect_derived
         self._unrepaired = unrepaired
+        self._hand_over = hand_over
         self._advance = advance
         self._machine = machine
         self._reads = reads
@@ -128,11 +135,11 @@ class Applier:
         began_at = self._clock()
         try:
             self._machine.apply(entry)
-        except DerivedDamageError as error:
-            log.error("%s cannot apply entry %d: %s", self._core.node, entry.index, error)
-            self._suspect_derived(error.log_position)
-            self._wait_for_repair(error)
-            self._try_later()
+        except LongReadError as needed:
+            self._read_for_long(needed.read, self._loop.time())
+            return False
+        except (DerivedDamageError, DiskFullError) as error:
+            self._put_off(error)
             return False
         except (InvariantError, StoreError, OSError) as error:
             # It is not applied, or only in part. An OSError must not reach the transport, which
@@ -158,6 +165,38 @@ class Applier:
             lambda: store.read_entries(first, last, APPLY_BYTES_MAX), self._entries_read
         )
 
+    def _read_for_long(self, read: Callable[[], bool], since: float) -> None:
+        """Reads a piece, then the next: between them other jobs of the thread have their turn."""
+        self._reading = True
+
+        def came(ended: bool | None, error: BaseException | None) -> None:
+            if not (ended or error) and self._lifecycle.alive:
+                self._give_way(since)
+                self._read_for_long(read, since)
+            else:
+                self._entries_read(None, error)
+
+        self._reads.submit(read, came)
+
+    def _give_way(self, since: float) -> None:
+        core = self._core
+        long = self._loop.time() - since >= LONG_READ_SECONDS
+        if long and core.leads and core.transfer_target is None:
+            self._hand_over()
+            self._advance()
+
+    def _put_off(self, error: StoreError) -> None:
+        """Tries again later, and has what is damaged repaired."""
+        index = self.applied_index + 1
+        log.error("%s cannot apply entry %d: %s", self._core.node, index, error)
+        if isinstance(error, DerivedDamageError):
+            self._suspect_derived(error.log_position)
+        elif isinstance(error, DamagedError):
+            self._suspect(index)
+        if isinstance(error, DamagedError):
+            self._wait_for_repair(error)
+        self._try_later()
+
     def _wait_for_repair(self, error: DamagedError) -> None:
         now = self._loop.time()
         if self._waits_since is None:
@@ -177,11 +216,7 @@ class Applier:
     def _entries_read(self, entries: list[Entry] | None, error: BaseException | None) -> None:
         self._reading = False
         if isinstance(error, DamagedError | DiskFullError) and self._lifecycle.alive:
-            log.error("%s cannot apply: %s", self._core.node, error)
-            if isinstance(error, DamagedError):
-                self._suspect(self.applied_index + 1)
-                self._wait_for_repair(error)
-            self._try_later()
+            self._put_off(error)
             return
         if error is not None:
             self._lifecycle.fail(error)

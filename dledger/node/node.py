@@ -244,6 +244,7 @@ class Node:
             suspect=self.scrubber.suspect,
             suspect_derived=self.checked_reads.suspect_derived,
             unrepaired=self.state_divergence.cannot_follow,
+            hand_over=self._hand_over,
             advance=advance,
         )
         self.snapshots = OnlineSnapshots(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -33,6 +34,17 @@ class CheckpointWork(Protocol):
         """Called on the event loop at the end; ``saved``: whether the checkpoint counts."""
 
 
+class LongReadError(Exception):
+    """The state machine must read for long before it can apply the entry."""
+
+    def __init__(self, read: Callable[[], bool]) -> None:
+        """``read`` reads a piece, and returns whether it was the last one. It blocks, on the
+        executor for reads, and raises :class:`~store.errors.StoreError`: then the entry comes
+        again, too."""
+        self.read = read
+        super().__init__("it must read for long first")
+
+
 class StateMachine(Protocol):
     """Applied by :class:`~dledger.node.node.Node`, always on the event loop."""
 
@@ -44,8 +56,9 @@ class StateMachine(Protocol):
         """Applies the next committed entry, of any kind; each comes exactly once after
         :meth:`restore`.
 
-        Raises :class:`~store.errors.DerivedDamageError`, with nothing applied, if it needs what
-        is damaged and will be repaired. The entry then comes again.
+        With nothing applied, it raises :class:`~store.errors.DerivedDamageError` if it needs what
+        is damaged and will be repaired, :class:`~store.errors.DiskFullError` if it needs a file
+        that cannot be opened now, and :class:`LongReadError`. The entry then comes again.
         """
 
     def begin_checkpoint(self) -> CheckpointWork:

@@ -22,7 +22,7 @@ from broker.nameserver.registration_checks import (
 from broker.remoting.connection import Connection
 from broker.remoting.processors.consumer_offsets import OffsetProcessor
 from broker.remoting.protocol.frame import Frame
-from broker.state.queue_expiry import first_offsets
+from broker.state.queue_expiry import LogSearch, first_offsets
 from broker.state.state_machine import BrokerStateMachine
 from dledger.raft.read_index import LeaderReads, ReadAsked
 from dledger.wire.codec import CRC
@@ -135,9 +135,12 @@ def corrupt_rows_decide_where_queues_begin(patch: Patch) -> None:
 
     @patch.instead(broker.state.state_machine, "first_offsets")
     def believing(
-        queues: Iterable[tuple[str, int, ConsumeQueue]], position: int, _log: ReplicaReads | None
+        queues: Iterable[tuple[str, int, ConsumeQueue]],
+        position: int,
+        _log: ReplicaReads | None,
+        searches: dict[int, LogSearch],
     ) -> list[tuple[ConsumeQueue, int]]:
-        return first_offsets(queues, position, None)
+        return first_offsets(queues, position, None, searches)
 
     patch.set(ConsumeQueue, "crc_of", lambda _queue, _begin, _stop: UNKNOWN)
     patch.set(ConsumeQueue, "_check_unsealed", lambda _queue, _first, _rows: None)

@@ -45,3 +45,22 @@ def test_what_is_set_ahead_for_good_is_followed_in_as_much_time() -> None:
 def test_a_clock_that_is_set_back_is_followed_at_once() -> None:
     clocks = Clocks()
     assert clocks.after(1, jump_ms=-DAY_MS) == 0
+
+
+def test_a_clock_that_was_set_back_for_a_moment_is_followed_again_soon() -> None:
+    clocks = Clocks()
+    clocks.after(10)
+    clocks.after(0, jump_ms=-DAY_MS)
+    for _ in range(10):
+        clocks.after(1)
+    assert clocks.after(0, jump_ms=DAY_MS) == 10_000
+    assert clocks.after(10) == 0
+
+
+def test_a_clock_that_is_ahead_a_second_time_is_followed_as_slowly_as_the_first_time() -> None:
+    clocks = Clocks()
+    clocks.after(0, jump_ms=2 * DAY_MS)
+    clocks.after(3600)
+    assert clocks.after(0, jump_ms=-2 * DAY_MS) == 0
+    clocks.after(10)
+    assert clocks.after(0, jump_ms=2 * DAY_MS) == 2 * DAY_MS

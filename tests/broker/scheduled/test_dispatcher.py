@@ -22,7 +22,7 @@ from broker.scheduled.dispatcher import (
 )
 from broker.state.commands import Command, Schedule
 from dledger.errors import BusyError
-from store.errors import DamagedError, StoreError
+from store.errors import DamagedError, OutOfDescriptorsError, StoreError
 from store.index.consume_queue import ConsumeQueue
 from store.io.filesystem import Bytes
 from tests.support.virtual_network import NetworkedLoop, turns
@@ -143,4 +143,23 @@ async def test_who_is_refused_behind_steps_that_are_stored_tries_again_soon(
         numbers.applied = number + 1
         await world.ends(number + 1)
         await asyncio.sleep(2 * RETRY_SECONDS_MIN)
+    numbers.stop()
+
+
+async def test_a_queue_whose_file_cannot_be_opened_now_is_read_again(
+    loop: NetworkedLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cannot(_numbers: Numbers) -> None:
+        raise OutOfDescriptorsError("a file cannot be opened now")
+
+    world = World()
+    numbers = Numbers(world, loop)
+    with monkeypatch.context() as patch:
+        patch.setattr(Numbers, "_find", cannot)
+        numbers.look()
+        await asyncio.sleep(3 * RETRY_SECONDS_MAX)
+    assert world.failures == []
+    await asyncio.sleep(RETRY_SECONDS_MAX)
+    await world.brings(0)
+    assert [number for number, _ in world.steps] == [1]
     numbers.stop()

@@ -10,6 +10,8 @@ import pytest
 
 from broker.maintenance.retention import CHECK_SECONDS
 from broker.remoting.protocol.codes import ResponseCode
+from broker.state.commands import Expire
+from dledger.node.applier import APPLY_RETRY_SECONDS
 from store.errors import OutOfDescriptorsError
 from store.io.os_filesystem import OsFile, OsFileSystem
 from tests.broker.single_broker import SingleBroker, messages, running_broker
@@ -64,6 +66,28 @@ async def test_housekeeping_waits_and_goes_on(
             await asyncio.sleep(CHECKPOINT_SECONDS)
             assert node.checkpointer._checkpoint_index > saved
             assert len(messages(await broker.pull("orders", 0, 0))) == 4
+
+
+async def test_an_expiry_is_applied_later(loop: NetworkedLoop, tmp_path: Path) -> None:
+    fs = NoDescriptors()
+    async with running_broker(loop, tmp_path, fs=fs) as broker:
+        context = broker.broker.context
+        await broker.create_topic("orders")
+        await broker.send("orders", 0, b"old")
+        position = context.machine.applied_end
+        await broker.send("orders", 0, b"new")
+        await asyncio.sleep(CHECKPOINT_SECONDS)
+        fs.lacking = True
+        context.batcher.add_command(Expire(position))
+        await asyncio.sleep(CHECKPOINT_SECONDS)
+        assert context.node.failure is None
+        assert context.machine.expired_position == 0
+        fs.lacking = False
+        await asyncio.sleep(2 * APPLY_RETRY_SECONDS)
+        assert context.machine.expired_position == position
+        queue = context.machine.queue("orders", 0)
+        assert queue is not None
+        assert queue.first_offset == 1
 
 
 async def test_a_look_for_old_segments_is_made_later(

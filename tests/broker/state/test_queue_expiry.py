@@ -6,7 +6,8 @@ from random import Random
 
 import pytest
 
-from broker.state.queue_expiry import first_offsets
+from broker.state.queue_expiry import LogSearch, first_offsets
+from dledger.node.state_machine import LongReadError
 from simulator.engine.disk import SimulatedFileSystem
 from store.errors import DerivedDamageError
 from tests.store import sample_replica
@@ -31,8 +32,15 @@ def _replica() -> tuple[SimulatedFileSystem, sample_replica.Replica]:
 
 def _firsts(replica: sample_replica.Replica, position: int) -> list[int]:
     queues = [(topic, place, queue) for topic, place, queue in replica.queues.all()]
-    found = dict(first_offsets(queues, position, replica.store))
-    return [found[queue] for _topic, _place, queue in queues]
+    searches: dict[int, LogSearch] = {}
+    while True:
+        try:
+            found = dict(first_offsets(queues, position, replica.store, searches))
+        except LongReadError as needed:
+            while not needed.read():
+                pass
+        else:
+            return [found[queue] for _topic, _place, queue in queues]
 
 
 def _positions(replica: sample_replica.Replica) -> list[int]:
@@ -69,6 +77,39 @@ def test_without_damage_the_log_itself_is_not_read(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(type(replica.store), "read_entries", None)
     for position in _positions(replica):
         _firsts(replica, position)
+
+
+def test_a_search_of_the_log_is_left_to_another_thread_and_reads_in_pieces(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its queue is quiet: without its rows, the whole log must be read."""
+
+    def quiet() -> tuple[SimulatedFileSystem, sample_replica.Replica, int]:
+        fs, replica = _replica()
+        replica.put("quiet", 0, 1, first=1000)
+        replica.checkpoint()
+        position = replica.end
+        for number in range(30):
+            replica.put("orders", 0, 3, first=10 * number)
+        return fs, replica, position
+
+    _fs, whole, position = quiet()
+    expected = _firsts(whole, position)
+    fs, replica, _position = quiet()
+    fs.vanish(next(path for path in fs.files() if "/consumequeue/quiet/0/" in path))
+    monkeypatch.setattr("broker.state.queue_expiry.READ_BYTES", 1000)
+    searches: dict[int, LogSearch] = {}
+    with monkeypatch.context() as patch:
+        patch.setattr(type(replica.store), "read_entries", None)
+        with pytest.raises(LongReadError) as needed:
+            first_offsets(replica.queues.all(), position, replica.store, searches)
+    pieces = 1
+    while not needed.value.read():
+        pieces += 1
+    assert pieces > 5
+    monkeypatch.setattr(type(replica.store), "read_entries", None)
+    found = dict(first_offsets(replica.queues.all(), position, replica.store, searches))
+    assert [found[queue] for _topic, _place, queue in replica.queues.all()] == expected
 
 
 def test_damage_in_the_log_itself_is_told_as_damage_that_will_be_repaired() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ import pytest
 from broker.errors import RefusedError
 from broker.limits import CLIENTS, STATE
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
+from broker.remoting.protocol.frame import Frame
 from broker.topics_and_groups import HALF_TOPIC
 from store.errors import DamagedError, StoreError
 from store.io.filesystem import Bytes
@@ -294,6 +295,27 @@ async def test_too_many_open_transactions_are_refused(
         assert second.code == ResponseCode.SYSTEM_BUSY
         await end(broker, sent, ROLLBACK)
         await half(broker, properties=HALF.replace("U1", "U2"))
+
+
+async def test_transactions_that_begin_at_the_same_time_count_too(
+    loop: NetworkedLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.ingest.ingest.STATE", replace(STATE, transactions_max=4))
+
+    async with running_broker(loop, tmp_path, clock_runs=True) as broker:
+        await broker.create_topic("orders")
+
+        def begin(number: int) -> Awaitable[Frame]:
+            return broker.send("orders", 0, b"x", HALF.replace("U1", f"U{number}"), f="4")
+
+        answers = await asyncio.gather(*map(begin, range(10)))
+        codes = [answer.code for answer in answers]
+        assert codes.count(ResponseCode.SUCCESS) == 4
+        assert codes.count(ResponseCode.SYSTEM_BUSY) == 6
+        stored = next(answer for answer in answers if answer.code == ResponseCode.SUCCESS)
+        await end(broker, stored, ROLLBACK, msgId="", transactionId="")
+        assert (await begin(20)).code == ResponseCode.SUCCESS
+        assert (await begin(21)).code == ResponseCode.SYSTEM_BUSY
 
 
 async def test_a_topic_that_was_deleted_meanwhile_is_named(broker: SingleBroker) -> None:

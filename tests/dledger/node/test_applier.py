@@ -7,17 +7,21 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from random import Random
 from typing import ClassVar, TypeVar
 
-from dledger.node.applier import APPLY_RETRY_SECONDS, REPAIR_SECONDS
+import pytest
+
+from dledger.node.applier import APPLY_RETRY_SECONDS, LONG_READ_SECONDS, REPAIR_SECONDS
 from dledger.node.executor import Executors
 from dledger.node.node import Node
+from dledger.node.state_machine import LongReadError
 from dledger.raft.messages import NOTICE, AppendAccepted, AppendRequest, Heartbeat
 from dledger.wire.transport import Message, TransportHandler
 from simulator.engine.disk import SimulatedFileSystem
 from simulator.engine.event_loop import VirtualLoop
 from simulator.hosts.hash_state_machine import HashChainStateMachine
-from store.errors import DerivedDamageError
+from store.errors import DerivedDamageError, OutOfDescriptorsError, StoreError
 from store.log.entry import Entry, EntryKind, build_entry
 from store.replica import ReplicaStore, StoreConfig
+from tests.dledger.node.member import FIT, Member
 from tests.support.fake_executor import FakeExecutor
 
 T = TypeVar("T")
@@ -52,14 +56,18 @@ Script = Callable[[Node, Leader, FakeExecutor, list[Entry]], Awaitable[None]]
 
 
 class DoubtfulMachine(HashChainStateMachine):
-    """Needs what is damaged, unless ``whole``."""
+    """Cannot apply an entry now if it ``lacks`` something."""
 
-    whole: ClassVar = True
+    lacks: ClassVar[StoreError | LongReadError | None] = None
 
     def apply(self, entry: Entry) -> None:
-        if not self.whole:
-            raise DerivedDamageError("/data/commitlog/0", 7, "CRC", 0)
+        if self.lacks is not None:
+            raise self.lacks
         super().apply(entry)
+
+
+DAMAGE = DerivedDamageError("/data/commitlog/0", 7, "CRC", 0)
+NO_DESCRIPTORS = OutOfDescriptorsError("consumequeue/orders/0 cannot be opened now")
 
 
 def follow(script: Script) -> None:
@@ -165,27 +173,105 @@ def test_a_node_that_stopped_meanwhile_applies_nothing_more() -> None:
 
 def test_an_entry_that_needs_what_is_damaged_is_applied_once_that_is_whole() -> None:
     async def script(node: Node, leader: Leader, log: FakeExecutor, applied: list[Entry]) -> None:
-        DoubtfulMachine.whole = False
+        DoubtfulMachine.lacks = DAMAGE
         node.driver.on_message("n1", AppendRequest(1, 0, 1, 0, (next_entry(node),)))
         await asyncio.sleep(5 * APPLY_RETRY_SECONDS)
         assert node.failure is None
         assert not node.state_divergence.wrong
         assert applied == []
-        DoubtfulMachine.whole = True
+        DoubtfulMachine.lacks = None
         await asyncio.sleep(2 * APPLY_RETRY_SECONDS)
         assert [entry.index for entry in applied] == [0]
 
     follow(script)
 
 
+def test_an_entry_that_needs_a_file_is_applied_once_descriptors_are_there() -> None:
+    async def script(node: Node, leader: Leader, log: FakeExecutor, applied: list[Entry]) -> None:
+        DoubtfulMachine.lacks = NO_DESCRIPTORS
+        node.driver.on_message("n1", AppendRequest(1, 0, 1, 0, (next_entry(node),)))
+        await asyncio.sleep(REPAIR_SECONDS + 2 * APPLY_RETRY_SECONDS)
+        assert node.failure is None
+        assert not node.state_divergence.wrong  # nothing is damaged
+        assert applied == []
+        DoubtfulMachine.lacks = None
+        await asyncio.sleep(2 * APPLY_RETRY_SECONDS)
+        assert [entry.index for entry in applied] == [0]
+
+    follow(script)
+
+
+def test_what_takes_long_to_read_is_read_in_pieces_between_which_the_loop_turns() -> None:
+    async def script(node: Node, leader: Leader, log: FakeExecutor, applied: list[Entry]) -> None:
+        pieces: list[bool] = []
+
+        def read() -> bool:
+            pieces.append(len(pieces) == 2)
+            if pieces[-1]:
+                DoubtfulMachine.lacks = None
+            return pieces[-1]
+
+        DoubtfulMachine.lacks = LongReadError(read)
+        node.driver.on_message("n1", Heartbeat(1, 0, NOTICE))
+        assert (pieces, applied) == ([False], [])
+        await asyncio.sleep(0)
+        assert (pieces, applied) == ([False, False], [])
+        await turns()
+        assert pieces == [False, False, True]
+        assert [entry.index for entry in applied] == [0]
+
+    follow(script)
+
+
+def test_damage_within_what_takes_long_to_read_is_repaired_first() -> None:
+    async def script(node: Node, leader: Leader, log: FakeExecutor, applied: list[Entry]) -> None:
+        damaged = [DAMAGE]
+
+        def read() -> bool:
+            for each in damaged:
+                raise each
+            DoubtfulMachine.lacks = None
+            return True
+
+        DoubtfulMachine.lacks = LongReadError(read)
+        node.driver.on_message("n1", Heartbeat(1, 0, NOTICE))
+        await asyncio.sleep(5 * APPLY_RETRY_SECONDS)
+        assert node.failure is None
+        assert applied == []
+        damaged.clear()
+        await asyncio.sleep(2 * APPLY_RETRY_SECONDS)
+        assert [entry.index for entry in applied] == [0]
+
+    follow(script)
+
+
+async def test_a_leader_that_reads_for_long_hands_over(
+    loop: VirtualLoop, member: Member, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    member.peers.reports = dict.fromkeys(("n1", "n2"), FIT)
+    await asyncio.sleep(1)
+    monkeypatch.setattr(member.node.applier, "_reads", FakeExecutor(loop, seconds=0.1))
+
+    def apply(_machine: HashChainStateMachine, _entry: Entry) -> None:
+        raise LongReadError(lambda: False)
+
+    monkeypatch.setattr(HashChainStateMachine, "apply", apply)
+    member.propose()
+    await asyncio.sleep(LONG_READ_SECONDS / 2)
+    assert member.leads
+    await asyncio.sleep(LONG_READ_SECONDS)
+    assert not member.leads
+    assert len(member.peers.ordered) == 1
+
+
 def test_a_node_gives_up_its_state_for_what_nobody_repairs() -> None:
     """Its peers have expired what the entry needs, and the entry is what would expire it here."""
 
     async def script(node: Node, leader: Leader, log: FakeExecutor, applied: list[Entry]) -> None:
-        DoubtfulMachine.whole = False
+        DoubtfulMachine.lacks = DAMAGE
         node.driver.on_message("n1", AppendRequest(1, 0, 1, 0, (next_entry(node),)))
         await asyncio.sleep(REPAIR_SECONDS + 2 * APPLY_RETRY_SECONDS)
-        DoubtfulMachine.whole = True
+        DoubtfulMachine.lacks = None
         assert node.state_divergence.unrepaired
         assert node.state_divergence.wrong.startswith("entry 0 cannot be applied: /data/commitlog")
 
