@@ -22,7 +22,7 @@ from broker.grpc.routes import TopicRoute
 from broker.grpc.sent_messages import message_of
 from broker.limits import GRPC
 from broker.remoting.protocol.codes import RequestCode
-from broker.topics_and_groups import TopicConfig
+from broker.topics_and_groups import GROUP_SIZE_MAX, TopicConfig
 from dledger.wire.endpoint import Endpoint
 from tests.broker.grpc.single_service import (
     NOW_MS,
@@ -157,7 +157,7 @@ async def test_a_waiting_receive_ends_with_a_message(service: SingleService) -> 
     [
         ({"group": df.Resource()}, Code.ILLEGAL_CONSUMER_GROUP),
         ({"group": df.Resource(name="a b")}, Code.ILLEGAL_TOPIC),
-        ({"group": df.Resource(name="g" * 256)}, Code.ILLEGAL_TOPIC),
+        ({"group": df.Resource(name="g" * (GROUP_SIZE_MAX + 1))}, Code.ILLEGAL_TOPIC),
         ({"message_queue": df.MessageQueue()}, Code.ILLEGAL_TOPIC),
         (
             {"message_queue": df.MessageQueue(topic=df.Resource(name="none"))},
