@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ async def sent_again(broker: SingleBroker, *bodies: bytes, topic: str = "orders"
         assert (await broker.send(RETRY, 0, body, properties)).code == 0
 
 
-async def received(member: Member, **changed: object) -> tuple[PoppedMessage, ...]:
+async def received(member: Member, **changed: Any) -> tuple[PoppedMessage, ...]:
     return await member.receive(queue=None, retries=True, **changed)
 
 
