@@ -21,6 +21,8 @@ class CallBudget:
         """Of these, calls whose answers may be large."""
         self.bytes = 0
         """Bytes that requests in progress take."""
+        self.receive_bytes = 0
+        """Of these, bytes of calls whose answers may be large."""
         self.unread = 0
         """Bytes of answers and commands that clients have not read."""
 
@@ -75,10 +77,15 @@ class CallLease:
         Raises :class:`~dledger.errors.BusyError`.
         """
         budget, more = self._budget, size - self._bytes
-        if more > 0 and budget.bytes + more > budget.limits.bytes_max:
+        limits, of_receives = budget.limits, more * self._is_large
+        if more > 0 and budget.bytes + more > limits.bytes_max:
             told = "bytes would be taken by calls in progress"
-            raise BusyError(budget.bytes + more, budget.limits.bytes_max, told)
+            raise BusyError(budget.bytes + more, limits.bytes_max, told)
+        if of_receives > 0 and budget.receive_bytes + of_receives > limits.receive_bytes_max:
+            told = "bytes would be taken by receives in progress"
+            raise BusyError(budget.receive_bytes + of_receives, limits.receive_bytes_max, told)
         budget.bytes += more
+        budget.receive_bytes += of_receives
         self._bytes = size
 
     def answered(self, size: int) -> None:

@@ -20,7 +20,7 @@ from broker.filter.subscription import SQL_TYPE, TAG_TYPE, Subscription
 from broker.grpc.call import TELEMETRY, Call, name_of
 from broker.grpc.protocol.definition_pb2 import FilterType, Language, Settings
 from broker.grpc.protocol.service_pb2 import TelemetryCommand
-from broker.grpc.remote_client import RemoteClient
+from broker.grpc.remote_client import RemoteClient, Send
 from broker.grpc.settings import PRODUCERS, check_settings
 from broker.remoting.connected_clients import Client, ConsumerSettings
 from broker.remoting.connection import Connection
@@ -51,7 +51,7 @@ _LANGUAGES = {
 class Session:
     """One Telemetry stream at this broker. ``send`` sends a command to the client."""
 
-    def __init__(self, call: Call, send: Callable[[TelemetryCommand], None]) -> None:
+    def __init__(self, call: Call, send: Send) -> None:
         self.call = call
         self.send = send
         self.settings: bytes | None = None
@@ -75,7 +75,7 @@ class LeaderClients:
         connection: Connection | None,
         call: Call,
         command: bytes,
-        send: Callable[[TelemetryCommand], None] | None = None,
+        send: Send | None = None,
     ) -> Sequence[bytes]:
         """Takes a command of a client: its settings, an answer, or its end.
 
@@ -117,7 +117,7 @@ class LeaderClients:
         self,
         connection: Connection | None,
         call: Call,
-        send: Callable[[TelemetryCommand], None] | None,
+        send: Send | None,
     ) -> RemoteClient:
         if connection is not None:
             if connection not in self._watched:
@@ -125,8 +125,8 @@ class LeaderClients:
                 connection.on_close(self._broker_gone)
             fields = {CLIENT_ID: call.client_id}
 
-            def send_on(command: TelemetryCommand) -> None:
-                connection.push(RequestCode.GRPC_COMMAND, fields, (command.SerializeToString(),))
+            def send_on(command: Callable[[], TelemetryCommand]) -> None:
+                connection.push(RequestCode.GRPC_COMMAND, fields, (command().SerializeToString(),))
 
             send = send_on
         assert send is not None  # noqa: S101 - a client of this broker has a stream
@@ -303,7 +303,7 @@ class Clients:
         if session is None:
             return
         try:
-            session.send(TelemetryCommand.FromString(request.body))
+            session.send(lambda: TelemetryCommand.FromString(request.body))
         except DecodeError as error:
             raise FieldError(f"the leader sent no valid command: {error}") from None
 

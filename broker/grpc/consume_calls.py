@@ -80,7 +80,7 @@ class ConsumeCalls:
             nothing = Status(code=Code.MESSAGE_NOT_FOUND, message="no new message")
             return [ReceiveMessageResponse(status=nothing)]
         if wanted.auto_renew:
-            self._renewals.given(wanted.group, wanted.topic, result.messages)
+            self._renewals.given(wanted.group, result.messages)
         now = timestamp(result.messages[0].delivered_ms)
         return [
             ReceiveMessageResponse(status=OK),
@@ -117,6 +117,7 @@ class ConsumeCalls:
             attempt_id=request.attempt_id,
             client_id=call.client_id,
             auto_renew=request.auto_renew,
+            retries=True,
             caller=caller_of(call),
             size_of=messages.size,
         )
@@ -224,19 +225,19 @@ class _Messages:
 
     def __init__(self, topic: Resource) -> None:
         self._topic = topic
-        self._known: dict[tuple[int, int], Message] = {}
-        """By queue id and offset."""
+        self._known: dict[tuple[str, int, int], Message] = {}
+        """By topic, queue id and offset."""
 
     def size(self, encoded: Bytes) -> int:
         """The bytes that a record takes in the answer."""
         record = decode_record(encoded)
         message = message_of(record, self._topic)
-        self._known[record.queue_id, record.queue_offset] = message
+        self._known[record.topic, record.queue_id, record.queue_offset] = message
         return len(encoded) - len(record.body) + len(message.body)
 
     def of(self, popped: PoppedMessage) -> Message:
         """The message that was received."""
-        known = self._known.get((popped.queue, popped.offset))
+        known = self._known.get((popped.topic, popped.queue, popped.offset))
         if known is not None:
             return known
         return message_of(decode_record(popped.record), self._topic)  # given before

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
-from typing import Any
+from typing import Any, TypeAlias
 
 from broker.grpc.call import name_of
 from broker.grpc.protocol.definition_pb2 import Code, Resource
@@ -28,6 +28,10 @@ from store.errors import StoreError
 from store.io.filesystem import Bytes
 from store.message.record import decode_record
 
+Send: TypeAlias = Callable[[Callable[[], TelemetryCommand]], None]
+"""Sends a command to a Telemetry stream. The command is made only if there is room for it: with a
+decompressed body that takes milliseconds."""
+
 _COMMANDS_MAX = 64
 """Format: the most unanswered commands; a client answers one at a time."""
 
@@ -40,7 +44,7 @@ class RemoteClient:
         self,
         loop: asyncio.AbstractEventLoop,
         remote_address: str,
-        send: Callable[[TelemetryCommand], None],
+        send: Send,
     ) -> None:
         self.remote_address = remote_address
         self._loop = loop
@@ -55,7 +59,7 @@ class RemoteClient:
         """Calls ``callback`` when the client is gone."""
         self._on_close.append(callback)
 
-    def reconnected(self, remote_address: str, send: Callable[[TelemetryCommand], None]) -> None:
+    def reconnected(self, remote_address: str, send: Send) -> None:
         """The client has another stream. The end of the old one may not have been noticed yet."""
         self.remote_address, self._send = remote_address, send
 
@@ -81,15 +85,14 @@ class RemoteClient:
         if code != RequestCode.CHECK_TRANSACTION_STATE or ext is None:
             return
         record = decode_record(body[0])
-        offset, position = ext["tranStateTableOffset"], ext["commitLogOffset"]
-        self._send(
-            TelemetryCommand(
-                recover_orphaned_transaction_command=RecoverOrphanedTransactionCommand(
-                    message=message_of(record, self._resource(record.topic)),
-                    transaction_id=transaction_id(int(offset), int(position)),
-                )
-            )
-        )
+        asked = transaction_id(int(ext["tranStateTableOffset"]), int(ext["commitLogOffset"]))
+
+        def command() -> TelemetryCommand:
+            message = message_of(record, self._resource(record.topic))
+            check = RecoverOrphanedTransactionCommand(message=message, transaction_id=asked)
+            return TelemetryCommand(recover_orphaned_transaction_command=check)
+
+        self._send(command)
 
     def call(
         self,
@@ -102,14 +105,15 @@ class RemoteClient:
     ) -> None:
         """Asks for the client's threads (307), or makes it consume one message (309)."""
         nonce = str(next(self._nonces))
-        command = self._command(code, nonce, body)
-        if command is None or len(self._waiting) >= _COMMANDS_MAX:
+        is_full = len(self._waiting) >= _COMMANDS_MAX
+        command = None if is_full else self._command(code, nonce, body)
+        if command is None:
             why = "the gRPC protocol has no such request"
             self._loop.call_soon(done, None, CallError(self.remote_address, why))
             return
         late = RequestTimeoutError(self.remote_address, f"no answer within {timeout:g} s")
         self._waiting[nonce] = done, self._loop.call_later(timeout, self._fail, nonce, late)
-        self._send(command)
+        self._send(lambda: command)
 
     def answered(self, command: TelemetryCommand) -> None:
         """Takes the client's answer to a command."""

@@ -92,12 +92,13 @@ class Renewals:
         if len(self._heard) < GRPC.streams_max or (group, client_id) in self._heard:
             self._heard[group, client_id] = now + HEARTBEATS_SECONDS
 
-    def given(self, group: str, topic: str, messages: Sequence[PoppedMessage]) -> None:
+    def given(self, group: str, messages: Sequence[PoppedMessage]) -> None:
         """An open call is answered with these messages."""
         if len(self._given) >= STATE.pop_deliveries_max:  # most of them are acknowledged by now
             self._next_minute()
         self._given.update(
-            ((group, topic, each.queue), each.offset, each.delivery_attempt) for each in messages
+            ((group, each.topic, each.queue), each.offset, each.delivery_attempt)
+            for each in messages
         )
 
     def _next_minute(self) -> None:

@@ -107,7 +107,7 @@ class Telemetry:
             session.call = self._dispatcher.checked(session.call, lambda: settings_access(settings))
             session.settings = body
             self._clients.opened(session)
-            session.send(TelemetryCommand(status=OK, settings=told))
+            session.send(lambda: TelemetryCommand(status=OK, settings=told))
         elif self._clients.session_of(session.call) is None:
             return  # only who is known here was asked anything
         await self._clients.pass_on(session, body)
@@ -125,14 +125,14 @@ class _Commands:
         """Bytes that count, also of the command that is being written."""
         self._is_closed = False
 
-    def send(self, command: TelemetryCommand) -> None:
+    def send(self, command: Callable[[], TelemetryCommand]) -> None:
         """Sends a command; but a client that does not read gets no more, because commands are
         repeated, or not needed."""
         is_full = (
             self._waiting.qsize() >= GRPC.commands_max or self._bytes >= GRPC.command_bytes_max
         )
         if not is_full and not self._is_closed:
-            encoded = command.SerializeToString()
+            encoded = command().SerializeToString()
             with suppress(BusyError):
                 counted = self._budget.keep(len(encoded))
                 self._unread += counted

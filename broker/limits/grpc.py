@@ -44,6 +44,10 @@ class GrpcLimits:
     after decompression, and with 112 bytes for each property; other requests 24 times: decoded they
     may take so much."""
 
+    receive_bytes_max: int = 40 << 20
+    """Of these bytes, those of receives and pulls, which may wait with long filters; above that
+    further ones are refused as busy. The others are left for sends."""
+
     unread_max: int = 256 << 20
     """Bytes of answers, and of commands in streams, that clients have not read, of all connections.
     A call whose answer may be large is refused as busy if 8 MiB more would exceed it, and no larger

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from broker.limits import CONSUME
 from broker.pop.pop_request import PopRequest
+from broker.topics_and_groups import RETRY_PREFIX
 
 REFUSED_MS = 1000
 """Pace: after a refusal the next request looks so much later, because it may be refused too."""
@@ -109,8 +110,11 @@ class HeldReceives:
         self._expression_sizes += more * request.filter.size
 
     def arrived(self, topic: str) -> None:
-        """A message of the topic was applied."""
+        """A message of the topic was applied. One of a retry topic may be for any topic."""
         self.events += 1
+        if topic.startswith(RETRY_PREFIX):
+            for each in [*self._waiting]:
+                self.wake(each, topic.removeprefix(RETRY_PREFIX))
         groups = self._waiting.get(topic)
         if groups is not None:
             for group in list(groups):

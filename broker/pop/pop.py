@@ -46,7 +46,7 @@ from broker.quotas.throttle import Throttle
 from broker.state.commands import Command, PopAck, PopChange
 from broker.state.pop_queues import PopKey, pack_runs
 from broker.state.state_machine import BrokerStateMachine
-from broker.topics_and_groups import GroupConfig
+from broker.topics_and_groups import GroupConfig, retry_topic
 from dledger.node.state_machine import Leadership
 from store.field_checks import I64_MAX
 
@@ -153,9 +153,9 @@ class Pop:
     async def _take(self, request: PopRequest) -> tuple[PopResult, int | None]:
         """One look. It wakes the next request once it is through, and also if it is cancelled: a
         message that it leaves may have woken no other. After a refusal the next one looks later."""
-        group, queues = self._check(request)
+        group, keys = self._check(request)
         try:
-            taken = await self._receiver.take(request, group, queues)
+            taken = await self._receiver.take(request, group, keys)
             messages = taken.result.messages
             if messages:
                 self.held.wake(request.topic, request.group)  # there may be more messages
@@ -173,7 +173,7 @@ class Pop:
             self._received(request, taken.result)
         return taken.result, taken.visible_ms
 
-    def _check(self, request: PopRequest) -> tuple[GroupConfig, Sequence[int]]:
+    def _check(self, request: PopRequest) -> tuple[GroupConfig, Sequence[PopKey]]:
         """The settings of the group, and the queues to look at, starting with a random one."""
         self._check_serving()
         if not self._known_by_all():
@@ -196,9 +196,21 @@ class Pop:
         if not group.consume_enable:
             raise ForbiddenError(f"the group {request.group} is not allowed to consume")
         if request.queue is not None:
-            return group, (request.queue,)
-        first = self._rng.randrange(max(topic.read_queues, 1))
-        return group, (*queues[first:], *queues[:first])
+            return group, ((request.group, request.topic, request.queue),)
+        keys = [(request.group, request.topic, queue_id) for queue_id in queues]
+        keys += self._retries(request)
+        first = self._rng.randrange(max(len(keys), 1))
+        return group, (*keys[first:], *keys[:first])
+
+    def _retries(self, request: PopRequest) -> Sequence[PopKey]:
+        """The queues of the group's retry topic that may have a message for the request."""
+        name = retry_topic(request.group)
+        topic = self._batcher.topic(name) if request.retries else None
+        if topic is None or not topic.readable or name == request.topic:
+            return ()
+        queues = range(min(topic.read_queues, STATE.queues_max))
+        keys = ((request.group, name, queue_id) for queue_id in queues)
+        return [key for key in keys if not self._receiver.is_empty(key)]
 
     def _received(self, request: PopRequest, result: PopResult) -> None:
         group, topic, messages = request.group, request.topic, result.messages
@@ -213,9 +225,9 @@ class Pop:
         Raises as :meth:`receive`.
         """
         while True:
-            _group, queues = self._check(request)
+            _group, keys = self._check(request)
             seen = self.held.events
-            times = [self._receiver.next_message_ms(request, queue_id) for queue_id in queues]
+            times = [self._receiver.next_message_ms(request, key) for key in keys]
             next_ms = min((each for each in times if each is not None), default=None)
             if next_ms is not None and next_ms <= self._batcher.now_ms():
                 self.held.notified(request.topic, request.group)  # the message is still there
@@ -237,7 +249,7 @@ class Pop:
         for text in handles:
             handle, problem = self._delivery(group, topic, text, now_ms)
             if handle is not None:
-                offsets = acknowledged.setdefault((group, topic, handle.queue_id), [])
+                offsets = acknowledged.setdefault(_key(group, topic, handle), [])
                 if handle.offset in offsets:
                     problem = _EXPIRED
                 else:
@@ -266,7 +278,7 @@ class Pop:
             return problem
         nonce = not_renewable(self._rng.randrange(1, I64_MAX))
         until_ms = now_ms + invisible_ms
-        key = (group, topic, known.queue_id)
+        key = _key(group, topic, known)
         if invisible_ms:
             self.held.wake_at(topic, group, until_ms)
         else:
@@ -282,7 +294,7 @@ class Pop:
         known, problem = self._delivery(group, topic, handle, batcher.now_ms())
         if known is None:
             return problem
-        key = (group, topic, known.queue_id)
+        key = _key(group, topic, known)
         records = await self._receiver.records(key, [known.offset])
         again, problem = self._delivery(group, topic, handle, batcher.now_ms())
         pending = batcher.pop_queue(key)
@@ -302,7 +314,7 @@ class Pop:
         handle = parse_handle(text, self._broker_name)
         if handle is None:
             return None, _INVALID
-        pending = self._batcher.pop_queue((group, topic, handle.queue_id))
+        pending = self._batcher.pop_queue(_key(group, topic, handle))
         if pending is None:
             return None, _INVALID
         known = pending.queue.deliveries.get(handle.offset)
@@ -324,3 +336,8 @@ class Pop:
         may now find a message are woken in the same turn: later the caller may be gone."""
         if commands:
             await committing(partial(self._batcher.add_in_one_entry, (), commands))
+
+
+def _key(group: str, topic: str, handle: ReceiptHandle) -> PopKey:
+    """The queue of a delivery that a member received from the topic."""
+    return group, retry_topic(group) if handle.is_retry else topic, handle.queue_id

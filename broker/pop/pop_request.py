@@ -40,6 +40,9 @@ class PopRequest:
     (:mod:`broker.pop.auto_renewal`)."""
     caller: Caller = NOBODY
     """The caller whose quotas count."""
+    retries: bool = False
+    """Whether the messages of the group's retry topic that were first sent to the topic come too,
+    from any queue. Clients of RocketMQ 4 pull that topic themselves."""
     from_end: bool = False
     """A group without an offset in the queue begins at its end; otherwise at its first message."""
     size_of: Callable[[Bytes], int] = len
@@ -61,6 +64,8 @@ class PoppedMessage:
 
     record: Bytes
     """The record as in the log."""
+    topic: str
+    """The topic of the request, or the group's retry topic."""
     queue: int
     offset: int
     receipt_handle: str

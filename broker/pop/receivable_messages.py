@@ -33,6 +33,8 @@ from store.message.batch import QUEUE_ROW
 from store.message.record import record_bounds
 
 MESSAGE_GROUP = "__SHARDINGKEY"
+RETRY_TOPIC = "RETRY_TOPIC"
+"""The property with the first topic of a message in a retry topic."""
 EXHAUSTED_MAX = 32
 """Pace: the most messages of one queue that become dead letters in one look."""
 
@@ -101,6 +103,20 @@ class Search(NamedTuple):
     """The most messages to receive."""
     room: int
     """The most new deliveries to make."""
+    only: int = 0
+    """In a retry topic, the :func:`topic_hash` of the wanted messages' first topic; otherwise 0.
+    There the first topic of a message takes the place of its message group. So in FIFO order one
+    message of a topic goes at a time."""
+
+    def may_find(self, delivery: PopDelivery) -> bool:
+        return not self.only or delivery.group_hash == self.only
+
+    def hash_of(self, record: Bytes) -> int:
+        """The hash by which a new message waits; one without a first topic is for any request."""
+        if not self.only:
+            return message_group_hash(record)
+        first_topic = properties_of(record).get(RETRY_TOPIC)
+        return topic_hash(first_topic) if first_topic else self.only
 
 
 class ReceivableMessageFinder:
@@ -211,12 +227,17 @@ class ReceivableMessageFinder:
                 if not search.wanted.has_tag(record):
                     continue
                 (offset,) = _QUEUE_OFFSET.unpack_from(record)
-                if search.fifo:
-                    group_hash = message_group_hash(record)
+                if search.fifo or search.only:
+                    group_hash = search.hash_of(record)
                     receivable.waiting.append((offset, group_hash))
-                    if group_hash in blocked or len(receivable.receive) >= search.messages:
+                    if (
+                        group_hash in blocked
+                        or search.only not in {0, group_hash}
+                        or len(receivable.receive) >= search.messages
+                    ):
                         continue
-                    blocked.add(group_hash)
+                    if search.fifo:
+                        blocked.add(group_hash)
                 receivable.receive.append(Candidate(offset, record, None))
 
 
@@ -224,6 +245,8 @@ def _visible(search: Search, pending: PendingPopQueue) -> list[tuple[int, PopDel
     found: list[tuple[int, PopDelivery]] = []
     fresh = exhausted = 0
     for offset, delivery in pending.visible(search.now_ms):
+        if not search.may_find(delivery):
+            continue
         if delivery.attempt >= search.attempts_max:
             exhausted += 1
             if exhausted > EXHAUSTED_MAX:
@@ -246,6 +269,8 @@ def _turns(
     blocked: set[int] = set()
     waiting = 0
     for offset, delivery in pending.queue.deliveries.items():
+        if not search.may_find(delivery):
+            continue
         waiting += not delivery.attempt
         if 0 in blocked or delivery.group_hash in blocked:
             continue
@@ -266,3 +291,8 @@ def message_group_hash(record: Bytes) -> int:
     """
     group = properties_of(record).get(MESSAGE_GROUP, "")
     return crc32c(group.encode()) or 1
+
+
+def topic_hash(topic: str) -> int:
+    """The hash of a topic's name, at least 1: CRC32C."""
+    return crc32c(topic.encode()) or 1

@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from hashlib import blake2b
 from random import Random
 from typing import NamedTuple
 
@@ -26,10 +25,15 @@ from broker.group_commit.pending_batch import Completion
 from broker.group_commit.pending_pop import PendingPopQueue
 from broker.limits import CONSUME, STATE
 from broker.pop.dead_letters import DeadLetters, attempts_max
-from broker.pop.pop_request import PoppedMessage, PopRequest, PopResult, PopStatus
+from broker.pop.pop_request import EVERYTHING, PoppedMessage, PopRequest, PopResult, PopStatus
 from broker.pop.receipt_handle import ReceiptHandle, tag_of
-from broker.pop.receivable_messages import ReceivableMessageFinder, ReceivableMessages, Search
-from broker.pop.renewed_receipts import nonces_of, not_renewable, renewable
+from broker.pop.receivable_messages import (
+    ReceivableMessageFinder,
+    ReceivableMessages,
+    Search,
+    topic_hash,
+)
+from broker.pop.renewed_receipts import nonce_of, nonces_of, not_renewable, renewable
 from broker.state.commands import Command, CommitOffset, PopAck, PopReceive, PopWait
 from broker.state.pop_queues import PopDelivery, PopKey, pack_runs, pack_waiting
 from broker.state.state_machine import BrokerStateMachine
@@ -53,9 +57,6 @@ class _Attempt(NamedTuple):
     group: GroupConfig
     nonce: int
     now_ms: int
-
-    def key(self, queue_id: int) -> PopKey:
-        return self.request.group, self.request.topic, queue_id
 
     @property
     def until_ms(self) -> int:
@@ -128,32 +129,30 @@ class Receiver:
         self._skipped_at: dict[PopKey, float] = {}
         """When the log last got the cursor of a queue because of skipped messages."""
 
-    async def take(self, request: PopRequest, group: GroupConfig, queues: Sequence[int]) -> Taken:
-        """The messages that can be received now. Their commands are added.
+    async def take(self, request: PopRequest, group: GroupConfig, keys: Sequence[PopKey]) -> Taken:
+        """The messages of these queues that can be received now. Their commands are added.
 
         Raises :class:`~dledger.errors.ProposeError`, :class:`~broker.errors.UnavailableError`,
         :class:`~broker.errors.QuotaExceededError`, and for what is deleted meanwhile
         :class:`~broker.errors.UnknownTopicError` or :class:`~broker.errors.UnknownGroupError`.
         """
-        nonce = _nonce(request) or self._rng.randrange(1, I64_MAX)
+        nonce = nonce_of(request) or self._rng.randrange(1, I64_MAX)
         nonce = renewable(nonce, request.client_id) if request.auto_renew else not_renewable(nonce)
         attempt = _Attempt(request, group, nonce, self._batcher.now_ms())
         received: list[_Received] = []
         if request.attempt_id:
             received = [
-                each
-                for queue_id in queues
-                if (each := await self._given_before(attempt, queue_id)) is not None
+                each for key in keys if (each := await self._given_before(attempt, key)) is not None
             ]
         full = False
         messages_max = min(max(request.max_messages, 1), CONSUME.pop_messages_max)
         room = _Room(0 if received else messages_max, CONSUME.pop_bytes_max)
         visible_ms: list[int] = []
-        for queue_id in queues:
+        for key in keys:
             if room.messages <= 0 or room.bytes <= 0:
                 break
             try:
-                look = await self._take_from(attempt, attempt.key(queue_id), room)
+                look = await self._take_from(attempt, key, room)
             except (BusyError, UnavailableError, QuotaExceededError):
                 if received:
                     break  # what other queues gave counts as an attempt already
@@ -162,7 +161,7 @@ class Receiver:
             room = look.room
             if look.received is not None:
                 received.append(look.received)
-            pending = self._batcher.pop_queue(attempt.key(queue_id))
+            pending = self._batcher.pop_queue(key)
             next_ms = None if pending is None else pending.next_visible_ms(attempt.now_ms)
             if look.more:
                 next_ms = attempt.now_ms
@@ -184,11 +183,18 @@ class Receiver:
         except StoreError as error:
             raise UnavailableError(f"the messages cannot be read now: {error}") from error
 
-    def next_message_ms(self, request: PopRequest, queue_id: int) -> int | None:
+    def is_empty(self, key: PopKey) -> bool:
+        """Whether the group has nothing to receive in the queue, now or later."""
+        first, end = self._reader.offsets(*key[1:])
+        pending = self._batcher.pop_queue(key)
+        if pending is None:
+            return end <= max(first, self._batcher.offset(*key) or 0)
+        return end <= pending.next_offset and not len(pending)
+
+    def next_message_ms(self, request: PopRequest, key: PopKey) -> int | None:
         """When the next message of the queue can be received: 0: now, a new one; None: there is
         none."""
-        first, end = self._reader.offsets(request.topic, queue_id)
-        key = (request.group, request.topic, queue_id)
+        first, end = self._reader.offsets(*key[1:])
         pending = self._batcher.pop_queue(key)
         if pending is None:
             begin = self._batcher.offset(*key)
@@ -201,9 +207,8 @@ class Receiver:
             return 0
         return pending.next_visible_ms(now_ms)
 
-    async def _given_before(self, attempt: _Attempt, queue_id: int) -> _Received | None:
+    async def _given_before(self, attempt: _Attempt, key: PopKey) -> _Received | None:
         """The messages that an earlier try of the request received."""
-        key = attempt.key(queue_id)
         pending = self._batcher.pop_queue(key)
         if pending is None:
             return None
@@ -219,7 +224,8 @@ class Receiver:
 
     async def _take_from(self, attempt: _Attempt, key: PopKey, room: _Room) -> _Look:
         """The messages of one queue for the request."""
-        batcher, size_of = self._batcher, attempt.request.size_of
+        batcher, request = self._batcher, attempt.request
+        is_retry = key[1] != request.topic
         while True:
             pending = self._cursor(attempt, key)
             async with pending.lock:
@@ -232,12 +238,13 @@ class Receiver:
                 )
                 search = Search(
                     key,
-                    attempt.request.filter,
-                    attempt.request.fifo,
+                    EVERYTHING if is_retry else request.filter,
+                    request.fifo,
                     attempts_max(attempt.group),
                     attempt.now_ms,
                     room.messages,
                     deliveries,
+                    topic_hash(request.topic) if is_retry else 0,
                 )
                 before = pending.next_offset
                 try:
@@ -252,7 +259,7 @@ class Receiver:
                     or not _is_unchanged(receivable, pending)
                 ):
                     continue
-                bytes_left = receivable.fit(room.bytes, size_of, alone=room.is_empty)
+                bytes_left = receivable.fit(room.bytes, request.size_of, alone=room.is_empty)
                 got, again = self._give(attempt, key, pending, receivable)
                 if got is not None:
                     messages_left = room.messages - len(got.messages)
@@ -352,13 +359,18 @@ class Receiver:
         visible_ms = delivery.visible_ms
         invisible_ms = attempt.request.invisible_ms
         delivered_ms = visible_ms - invisible_ms
-        queue_id = key[2]
+        _group, topic, queue_id = key
         handle = ReceiptHandle(
-            tag_of(delivery.nonce), delivered_ms, invisible_ms, self._broker_name, queue_id, offset
+            tag_of(delivery.nonce),
+            delivered_ms,
+            invisible_ms,
+            self._broker_name,
+            queue_id,
+            offset,
+            topic != attempt.request.topic,
         )
-        return PoppedMessage(
-            record, queue_id, offset, str(handle), delivery.attempt, delivered_ms, visible_ms
-        )
+        told = str(handle), delivery.attempt, delivered_ms, visible_ms
+        return PoppedMessage(record, topic, queue_id, offset, *told)
 
 
 def _is_unchanged(receivable: ReceivableMessages, pending: PendingPopQueue) -> bool:
@@ -368,14 +380,6 @@ def _is_unchanged(receivable: ReceivableMessages, pending: PendingPopQueue) -> b
         deliveries.get(each.offset) == each.delivery
         for each in (*receivable.receive, *receivable.exhausted)
     )
-
-
-def _nonce(request: PopRequest) -> int:
-    """The nonce of a request with an attempt id; 0 without one."""
-    if not request.attempt_id:
-        return 0
-    told = f"{request.client_id}\0{request.attempt_id}".encode(errors="replace")
-    return int.from_bytes(blake2b(told, digest_size=8).digest(), "big") >> 1 or 1
 
 
 def committing(add: Callable[[Completion], object]) -> asyncio.Future[None]:

@@ -19,12 +19,21 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
+from broker.pop.pop_request import PopRequest
 from broker.pop.receipt_handle import ReceiptHandle, tag_of
 from broker.state.pop_queues import PopDelivery
 
 _UNANSWERED = 1 << 31
 _RENEWED = 1 << 32
 _CLIENT_SHIFT = 33
+
+
+def nonce_of(request: PopRequest) -> int:
+    """The nonce of a request with an attempt id; 0 without one."""
+    if not request.attempt_id:
+        return 0
+    told = f"{request.client_id}\0{request.attempt_id}".encode(errors="replace")
+    return int.from_bytes(blake2b(told, digest_size=8).digest(), "big") >> 1 or 1
 
 
 def client_hash(client_id: str) -> int:

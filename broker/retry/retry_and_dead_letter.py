@@ -9,23 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from broker.errors import ForbiddenError, UnknownGroupError
+from broker.errors import ForbiddenError, IllegalMessageError, UnknownGroupError
 from broker.limits import STATE
 from broker.scheduled.placement import Placement, delay_level_placement
 from broker.scheduled.system_properties import (
     DELAY,
     ORIGIN_MESSAGE_ID,
     RETRY_TOPIC,
-    with_properties,
+    with_properties_that_fit,
 )
 from broker.state.commands import PutTopic
 from broker.topics_and_groups import (
     DLQ_PREFIX,
     RETRY_PREFIX,
-    TOPIC_SIZE_MAX,
     GroupConfig,
-    NameRefusedError,
     TopicConfig,
+    check_topic_name,
     dead_letter_topic,
     retry_topic,
 )
@@ -66,13 +65,15 @@ def group_that_gives_up(
 ) -> GroupConfig | None:
     """The group whose attempts are exhausted, for a message to its retry topic; otherwise None.
 
-    A client sends such a message itself if its send-back request has failed. Raises
+    A client sends such a message itself if its send-back request has failed. No consumer has failed
+    at a message without attempts: an operator sends it. Raises
     :class:`~broker.errors.UnknownGroupError`.
     """
     if not topic.startswith(RETRY_PREFIX):
         return None
     group = retrying_group(topic.removeprefix(RETRY_PREFIX), group_of)
-    return group if retries_exhausted(group, reconsume_times, times_max) else None
+    failed = reconsume_times > 0
+    return group if failed and retries_exhausted(group, reconsume_times, times_max) else None
 
 
 def retry_message(
@@ -80,7 +81,8 @@ def retry_message(
 ) -> tuple[str, Placement]:
     """The topic of a retry, and its placement.
 
-    ``delay_level`` 0 leaves the delay to the broker.
+    ``delay_level`` 0 leaves the delay to the broker. The properties of the message may leave no
+    room for what the broker adds: then the retry comes without a delay, and marks are left out.
     """
     marks: dict[bytes, bytes | None] = {}
     if find_property(record.properties, RETRY_TOPIC) is None:
@@ -89,20 +91,23 @@ def retry_message(
         host = record.store_host.hex().upper()
         marks[ORIGIN_MESSAGE_ID] = f"{host}{record.position:016X}".encode()
     if retries_exhausted(group, record.reconsume_times, times_max, delay_level):
-        return dead_letter(group, with_properties(record.properties, marks))
+        return dead_letter(group, with_properties_that_fit(record.properties, marks))
     # A producer may say any number of attempts, also one below 0.
     tries = max(record.reconsume_times, 0)
     level = min(delay_level or FIRST_RETRY_LEVEL + tries, LEVEL_MAX)
-    properties = with_properties(record.properties, marks)
     queue_id = rng.randrange(min(group.retry_queues, STATE.retry_queues_max))
     topic = retry_topic(group.name)
-    return topic, delay_level_placement(topic, queue_id, properties, level)
+    try:
+        place = delay_level_placement(topic, queue_id, record.properties, level)
+    except IllegalMessageError:
+        place = Placement(topic, queue_id, record.properties)
+    return topic, place._replace(properties=with_properties_that_fit(place.properties, marks))
 
 
 def dead_letter(group: GroupConfig, properties: bytes) -> tuple[str, Placement]:
     """The same for a dead letter."""
     topic = dead_letter_topic(group.name)
-    return topic, Placement(topic, 0, with_properties(properties, {DELAY: b"0"}))
+    return topic, Placement(topic, 0, with_properties_that_fit(properties, {DELAY: b"0"}))
 
 
 def missing_retry_topics(
@@ -115,11 +120,7 @@ def missing_retry_topics(
     """
     found = topic_of(topic)
     if found is None:
-        if len(topic) > TOPIC_SIZE_MAX:
-            raise NameRefusedError(
-                f"the topic name {topic} has {len(topic)} characters, "
-                f"at most {TOPIC_SIZE_MAX} are allowed"
-            )
+        check_topic_name(topic)  # older states have groups with longer names
         queues = 1 if topic.startswith(DLQ_PREFIX) else group.retry_queues
         queues = min(queues, STATE.retry_queues_max)  # older states have groups with more
         return [PutTopic.of(TopicConfig(topic, queues, queues), now_ms)]

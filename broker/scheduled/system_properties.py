@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 
 from broker.errors import IllegalMessageError
@@ -42,6 +43,17 @@ def with_properties(encoded: bytes, changed: Mapping[bytes, bytes | None]) -> by
             f"message, at most {PROPERTIES_BYTES_MAX} fit"
         )
     return made
+
+
+def with_properties_that_fit(encoded: bytes, changed: Mapping[bytes, bytes | None]) -> bytes:
+    """As :func:`with_properties`, for marks that a message can do without: what would make the
+    property string too long is left out."""
+    for name, value in changed.items():
+        for fitting in (value, None):
+            with suppress(IllegalMessageError):
+                encoded = with_properties(encoded, {name: fitting})
+                break
+    return encoded
 
 
 @lru_cache(maxsize=64)

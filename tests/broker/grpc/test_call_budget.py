@@ -183,6 +183,22 @@ async def test_waiting_receives_leave_room_for_other_calls(service: SingleServic
     assert len(answers) == 1 + 1 + 1
 
 
+async def test_waiting_receives_with_long_filters_leave_room_for_sends(
+    service: SingleService,
+) -> None:
+    await stored(service)
+    wanted = df.FilterExpression(expression=" || ".join(["t" * 60] * 200))
+    budget = service.service.dispatcher.budget
+    size = DECODED_FACTOR * receiving(filter_expression=wanted).ByteSize()
+    budget.limits = replace(GRPC, bytes_max=4 * size, receive_bytes_max=3 * size)
+    waiting = [asyncio.ensure_future(received(service, filter_expression=wanted)) for _ in "12345"]
+    await asyncio.sleep(0.1)
+    assert (await service.send(message())).status.code == Code.OK
+    codes = [(await each)[0] for each in waiting]
+    assert codes == [Code.MESSAGE_NOT_FOUND] * 3 + [Code.TOO_MANY_REQUESTS] * 2
+    assert (budget.bytes, budget.receive_bytes) == (0, 0)
+
+
 async def test_who_would_receive_is_refused_before_anything_is_received(
     service: SingleService,
 ) -> None:
@@ -217,14 +233,14 @@ async def test_commands_that_a_client_does_not_read_count(service: SingleService
         assert session is not None
         sessions.append(session)
         for _ in range(9):
-            session.send(command)
+            session.send(lambda: command)
         assert 2 * len(LARGE) < budget.unread <= 3 * len(LARGE)
         await asyncio.sleep(2.5)
         assert budget.unread < 2 * len(LARGE), "the client reads"
 
     await port.telemetry.serve(Call("Telemetry", METADATA, CLIENT), said(), write)
     assert (written, budget.unread) == (1 + 3, 0)
-    sessions[0].send(command)
+    sessions[0].send(lambda: command)
     assert budget.unread == 0, "the client is gone"
 
 

@@ -22,7 +22,7 @@ from broker.grpc.routes import TopicRoute
 from broker.grpc.sent_messages import message_of
 from broker.limits import GRPC
 from broker.remoting.protocol.codes import RequestCode
-from broker.topics_and_groups import TopicConfig
+from broker.topics_and_groups import GROUP_SIZE_MAX, TopicConfig
 from dledger.wire.endpoint import Endpoint
 from tests.broker.grpc.single_service import (
     NOW_MS,
@@ -141,7 +141,13 @@ async def test_a_message_that_is_given_up_is_a_dead_letter(service: SingleServic
     )
     assert answer.status.code == Code.OK
     (letter,) = messages(await service.broker.pull("%DLQ%readers", 0, 0))
-    assert letter.body == b"hello"
+    assert (letter.body, letter.property_map["RETRY_TOPIC"]) == (b"hello", "orders")
+
+    await service.broker.send("%RETRY%readers", 0, letter.body, "RETRY_TOPIC\x01orders\x02")
+    code, (got,) = await received(service)
+    assert (code, got.body, got.topic) == (Code.OK, b"hello", ORDERS), "it was sent again"
+    assert (await acked(service, got.system_properties.receipt_handle)).status.code == Code.OK
+    assert await received(service) == (Code.MESSAGE_NOT_FOUND, [])
 
 
 async def test_a_waiting_receive_ends_with_a_message(service: SingleService) -> None:
@@ -157,7 +163,7 @@ async def test_a_waiting_receive_ends_with_a_message(service: SingleService) -> 
     [
         ({"group": df.Resource()}, Code.ILLEGAL_CONSUMER_GROUP),
         ({"group": df.Resource(name="a b")}, Code.ILLEGAL_TOPIC),
-        ({"group": df.Resource(name="g" * 256)}, Code.ILLEGAL_TOPIC),
+        ({"group": df.Resource(name="g" * (GROUP_SIZE_MAX + 1))}, Code.ILLEGAL_TOPIC),
         ({"message_queue": df.MessageQueue()}, Code.ILLEGAL_TOPIC),
         (
             {"message_queue": df.MessageQueue(topic=df.Resource(name="none"))},

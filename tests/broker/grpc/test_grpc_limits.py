@@ -104,7 +104,7 @@ async def test_commands_of_many_bytes_wait_for_nobody(service: SingleService) ->
         large = pb.TelemetryCommand()
         large.verify_message_command.message.body = bytes(GRPC.command_bytes_max // 2)
         for _ in range(9):
-            session.send(large)
+            session.send(lambda: large)
         await asyncio.sleep(20)
 
     await telemetry.serve(Call("Telemetry", METADATA, CLIENT), said(), write)
@@ -127,7 +127,7 @@ async def test_commands_for_a_client_that_does_not_read_are_dropped(service: Sin
         session = service.service.clients.session("client-1")
         assert session is not None
         for _ in range(GRPC.commands_max * 2):
-            session.send(pb.TelemetryCommand())
+            session.send(pb.TelemetryCommand)
         await asyncio.sleep(GRPC.commands_max * 2)
 
     await telemetry.serve(Call("Telemetry", METADATA, CLIENT), said(), write)

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from broker.grpc import remote_client
+from broker.grpc import telemetry as telemetry_module
 from broker.grpc.call import Call
 from broker.grpc.protocol import definition_pb2 as df
 from broker.grpc.protocol import service_pb2 as pb
+from broker.grpc.sent_messages import message_of
 from broker.grpc.telemetry import Telemetry
+from broker.limits import GRPC
 from broker.remoting.protocol.codes import ResponseCode
 from broker.remoting.protocol.ext_fields import INT32_MAX
 from tests.broker.grpc.single_service import CLIENT, METADATA, message, running_service
@@ -89,6 +95,36 @@ async def test_whatever_a_half_message_says_its_producer_can_be_asked(
         assert half.code == ResponseCode.SUCCESS
         await stream
         assert attempts == [INT32_MAX]
+
+
+async def test_a_half_message_is_not_decompressed_for_a_client_that_does_not_read(
+    loop: NetworkedLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    converted = 0
+
+    def counted(*given: Any) -> df.Message:
+        nonlocal converted
+        converted += 1
+        return message_of(*given)
+
+    monkeypatch.setattr(remote_client, "message_of", counted)
+    monkeypatch.setattr(telemetry_module, "GRPC", replace(GRPC, commands_max=1))
+    async with running_service(loop, tmp_path, clock_runs=True) as service:
+        telemetry = Telemetry(service.context, service.service.dispatcher, service.service.clients)
+
+        async def write(_body: bytes) -> None:
+            await asyncio.sleep(SECONDS)
+
+        await service.broker.create_topic("orders")
+        stream = loop.create_task(
+            telemetry.serve(Call("Telemetry", METADATA, CLIENT), said(SECONDS), write)
+        )
+        for number in range(5):
+            half = message(message_type=df.MessageType.TRANSACTION, message_id=f"m{number}")
+            await service.send(half)
+        await asyncio.sleep(SECONDS)
+        assert converted == 1
+        stream.cancel()
 
 
 @pytest.mark.parametrize("overlap", [2, 0], ids=["noticed late", "in one turn"])

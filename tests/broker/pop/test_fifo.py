@@ -7,6 +7,7 @@ import asyncio
 from broker.limits import CONSUME
 from broker.state.commands import PutGroup
 from broker.topics_and_groups import GroupConfig
+from store.message.record import PROPERTIES_BYTES_MAX
 from tests.broker.pop.pop_client import EXPIRED, OK, Member, committed, sent
 from tests.broker.single_broker import SingleBroker, messages
 
@@ -91,6 +92,23 @@ async def test_a_dead_letter_lets_the_next_go_out(broker: SingleBroker) -> None:
     assert await offsets(member) == [1]
     assert await member.ack(first) == [EXPIRED]
     assert [each.body for each in messages(await broker.pull("%DLQ%g", 0, 0))] == [b"0"]
+
+
+async def test_a_dead_letter_without_room_for_marks_lets_the_next_go_out(
+    broker: SingleBroker,
+) -> None:
+    await broker.create_topic("orders")
+    full = f"p\x01{'x' * (PROPERTIES_BYTES_MAX - 3)}\x02"
+    for properties in (full, "p\x01x\x02"):
+        await broker.send("orders", 0, b"m", properties)
+    await committed(broker, PutGroup.of(GroupConfig("g", retry_max_times=0), 1))
+    member = Member(broker)
+    (first,) = await member.receive(fifo=True)
+    await asyncio.sleep(11)
+    assert await offsets(member) == [1]
+    (dead,) = messages(await broker.pull("%DLQ%g", 0, 0))
+    assert (dead.body, dead.properties) == (b"m", full.encode())
+    assert await member.ack(first) == [EXPIRED]
 
 
 async def test_what_was_received_without_order_stands_before_all_behind_it(

@@ -14,7 +14,8 @@ from broker.remoting.protocol.ext_fields import INT32_MAX
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.protocol.java_json import encode_json
 from broker.state.commands import DeleteGroup, DeleteTopic
-from store.message.record import MessageRecord, record_size
+from broker.topics_and_groups import GROUP_SIZE_MAX
+from store.message.record import PROPERTIES_BYTES_MAX, MessageRecord, record_size
 from store.message.scheduled_topics import DELAYS_MS
 from tests.broker.made_up_records import made_up_record, put_into_a_body
 from tests.broker.single_broker import SingleBroker, messages, running_broker
@@ -282,6 +283,45 @@ async def test_a_message_that_says_attempts_below_0_comes_back_as_after_the_firs
     again = await next_of(broker, RETRY)
     assert again.body == b"m"
     assert again.store_timestamp - record.store_timestamp >= DELAYS_MS[2]
+
+
+async def test_what_nobody_has_failed_at_is_no_dead_letter(broker: SingleBroker) -> None:
+    """An operator sends a dead letter again, to a group without retries."""
+    record = await first_message(broker)
+    await set_group(broker, retryMaxTimes=0)
+    assert (await send_back(broker, record, maxReconsumeTimes="-1")).code == 0
+    assert (await broker.send(RETRY, 0, b"once more")).code == 0
+    again = await next_of(broker, RETRY)
+    assert again.body == b"once more"
+    assert broker.broker.context.machine.end_offset(DEAD, 0) == 1
+    assert (await send_back(broker, again, maxReconsumeTimes="-1")).code == 0
+    assert (await next_of(broker, DEAD, 1)).body == b"once more"
+
+
+@pytest.mark.parametrize("room", [0, 10, 50, 80, 150])
+@pytest.mark.parametrize(("delay_level", "topic"), [("0", RETRY), ("-1", DEAD)])
+async def test_properties_that_leave_no_room_for_marks_keep_no_message_back(
+    broker: SingleBroker, room: int, delay_level: str, topic: str
+) -> None:
+    own = f"p\x01{'x' * (PROPERTIES_BYTES_MAX - 3 - room)}\x02"
+    record = await first_message(broker, own)
+    assert len(record.properties) == PROPERTIES_BYTES_MAX - room
+    assert (await send_back(broker, record, delayLevel=delay_level)).code == 0
+    again = await next_of(broker, topic)
+    assert (again.body, again.reconsume_times) == (b"m", 1)
+    assert again.property_map["p"] == record.property_map["p"]
+    assert room < 150 or again.property_map["ORIGIN_MESSAGE_ID"]
+
+
+async def test_every_group_has_room_for_the_names_of_its_topics(broker: SingleBroker) -> None:
+    await broker.create_topic("orders")
+    await broker.send("orders", 0, b"m")
+    name = "g" * GROUP_SIZE_MAX
+    (record,) = messages(await broker.pull("orders", 0, 0, consumerGroup=name))
+    assert (await send_back(broker, record, group=name, delayLevel="-1")).code == 0
+    assert (await next_of(broker, f"%DLQ%{name}")).body == b"m"
+    longer = await broker.pull("orders", 0, 0, consumerGroup=name + "g")
+    assert "at most 120 are allowed" in (longer.remark or "")
 
 
 @pytest.mark.parametrize("delay_level", ["0", "-1"], ids=["again", "dead letter"])
