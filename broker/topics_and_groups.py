@@ -21,15 +21,14 @@ PERM_MAX = 7
 TOPIC_SIZE_MAX = 127
 """Format: a version 1 record has one signed byte for the length."""
 
+GROUP_SIZE_MAX = 255
+"""Format: RocketMQ's ``CHARACTER_MAX_LENGTH``."""
+
 AUTO_CREATE_TOPIC = "TBW102"
 """The template of topics that are created by the first message to them."""
 
 RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"
-
-GROUP_SIZE_MAX = TOPIC_SIZE_MAX - max(len(RETRY_PREFIX), len(DLQ_PREFIX))
-"""Format: the names of its retry topic and of its dead letters fit into a record. RocketMQ has 255,
-and can store neither for a longer name."""
 
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 """Where messages of open transactions lie."""

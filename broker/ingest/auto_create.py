@@ -89,7 +89,7 @@ class AutoCreator:
         batcher = self._batcher
         topic = retry_topic(group)
         group_missing = batcher.group(group) is None
-        topic_missing = batcher.topic(topic) is None
+        topic_missing = batcher.topic(topic) is None and len(topic) <= TOPIC_SIZE_MAX
         if not (group_missing or topic_missing):
             return
         check_group_name(group)

@@ -22,9 +22,10 @@ from broker.state.commands import PutTopic
 from broker.topics_and_groups import (
     DLQ_PREFIX,
     RETRY_PREFIX,
+    TOPIC_SIZE_MAX,
     GroupConfig,
+    NameRefusedError,
     TopicConfig,
-    check_topic_name,
     dead_letter_topic,
     retry_topic,
 )
@@ -120,7 +121,11 @@ def missing_retry_topics(
     """
     found = topic_of(topic)
     if found is None:
-        check_topic_name(topic)  # older states have groups with longer names
+        if len(topic) > TOPIC_SIZE_MAX:
+            raise NameRefusedError(
+                f"the topic name {topic} has {len(topic)} characters, "
+                f"at most {TOPIC_SIZE_MAX} are allowed"
+            )
         queues = 1 if topic.startswith(DLQ_PREFIX) else group.retry_queues
         queues = min(queues, STATE.retry_queues_max)  # older states have groups with more
         return [PutTopic.of(TopicConfig(topic, queues, queues), now_ms)]

@@ -27,6 +27,7 @@ from broker.topics_and_groups import (
     MESSAGE_TYPE_MASK,
     PERM_MAX,
     SYSTEM_PREFIX,
+    TOPIC_SIZE_MAX,
     GroupConfig,
     TopicConfig,
     check_group_name,
@@ -147,7 +148,7 @@ class TopicProcessor:
             check_group_quota(batcher, group.name)
         commands: list[Command] = [PutGroup.of(group, now_ms)]
         topic = retry_topic(group.name)
-        if batcher.topic(topic) is None:
+        if batcher.topic(topic) is None and len(topic) <= TOPIC_SIZE_MAX:
             queues = max(group.retry_queues, 1)
             retries = TopicConfig(topic, queues, queues)
             check_topic_quota(self._context.batcher, retries)

@@ -14,7 +14,6 @@ from broker.remoting.protocol.ext_fields import INT32_MAX
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.protocol.java_json import encode_json
 from broker.state.commands import DeleteGroup, DeleteTopic
-from broker.topics_and_groups import GROUP_SIZE_MAX
 from store.message.record import PROPERTIES_BYTES_MAX, MessageRecord, record_size
 from store.message.scheduled_topics import DELAYS_MS
 from tests.broker.made_up_records import made_up_record, put_into_a_body
@@ -311,17 +310,6 @@ async def test_properties_that_leave_no_room_for_marks_keep_no_message_back(
     assert (again.body, again.reconsume_times) == (b"m", 1)
     assert again.property_map["p"] == record.property_map["p"]
     assert room < 150 or again.property_map["ORIGIN_MESSAGE_ID"]
-
-
-async def test_every_group_has_room_for_the_names_of_its_topics(broker: SingleBroker) -> None:
-    await broker.create_topic("orders")
-    await broker.send("orders", 0, b"m")
-    name = "g" * GROUP_SIZE_MAX
-    (record,) = messages(await broker.pull("orders", 0, 0, consumerGroup=name))
-    assert (await send_back(broker, record, group=name, delayLevel="-1")).code == 0
-    assert (await next_of(broker, f"%DLQ%{name}")).body == b"m"
-    longer = await broker.pull("orders", 0, 0, consumerGroup=name + "g")
-    assert "at most 120 are allowed" in (longer.remark or "")
 
 
 @pytest.mark.parametrize("delay_level", ["0", "-1"], ids=["again", "dead letter"])

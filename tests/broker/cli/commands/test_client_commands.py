@@ -41,7 +41,7 @@ def run(*arguments: str) -> int:
         (("consume", "bad topic!", "--group", "g"), "'bad topic!' may only have"),
         (("consume", "t", "--group", "bad group!"), "'bad group!' may only have"),
         (("consume", "t", "--group", ""), "the group has no name"),
-        (("consume", "t", "--group", "g" * 300), "has 300 characters, at most 120"),
+        (("consume", "t", "--group", "g" * 300), "has 300 characters, at most 255"),
         (("consume", "t", "--group", "g", "--namesrv", ""), "'' is not an address host:port"),
         (("group", "reset-offset", "g", "--topic", "t", "--to", "9" * 23), "is not a time"),
         (("produce", "bad topic!"), "'bad topic!' may only have"),
