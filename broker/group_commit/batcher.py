@@ -349,7 +349,8 @@ class Batcher:
     # --- proposing
 
     def _propose(self, batch: PendingBatch) -> None:
-        self._take_lazy_offsets(batch)
+        if self._pending_state.has_lazy_offsets:
+            self._take_lazy_offsets(batch)
         self._pending_bytes -= batch.bytes
         timestamp_ms = self.now_ms()
         batch.runs = self._next_offsets.runs_of(batch.queues, timestamp_ms)

@@ -197,8 +197,9 @@ class PendingPop:
 
     def applied(self, batch: PendingBatch) -> None:
         """``batch`` was applied, or never will be."""
-        for key in [key for key, by in self._deleted.items() if by is batch]:
-            del self._deleted[key]
+        if self._deleted:
+            for key in [key for key, by in self._deleted.items() if by is batch]:
+                del self._deleted[key]
 
     def clear(self) -> None:
         """Forgets all pending commands."""

@@ -120,8 +120,8 @@ class Applier:
         """Applies what is committed and in memory; the rest follows when it is read."""
         if self._reading:
             return
-        core = self._core
-        while self.applied_index < core.commit_index:
+        core, raft_log = self._core, self._core.raft_log
+        while self.applied_index < raft_log.commit_index:
             entry = core.entry_cache.entry(self.applied_index + 1)
             if entry is None:
                 self._read()

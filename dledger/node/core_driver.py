@@ -115,15 +115,14 @@ class CoreDriver:
         """See :class:`~dledger.wire.transport.TransportHandler`."""
         if not self._lifecycle.alive:
             return
-        if isinstance(message, ServiceMessage):
-            self._service_message(sender, message)
-            return
+        append: AppendRequest | None = None
         if isinstance(message, AppendRequest):
+            append = message
             if self._divergence.found:
                 if self.core.serves(sender):
                     self._snapshot_receiver.begin(sender)
                 return
-            if not self._has_room(message.size):
+            if not self._has_room(append.size):
                 # Treated as lost: the leader asks again, and has its majority without this node.
                 if sender == self.core.leader:
                     log.warning(
@@ -133,9 +132,12 @@ class CoreDriver:
                         extra=FROM_OUTSIDE,
                     )
                 return
+        elif isinstance(message, ServiceMessage):
+            self._service_message(sender, message)
+            return
         try:
             self.core.receive(sender, message, self._loop.time())
-            if isinstance(message, AppendRequest):
+            if append is not None:
                 self._divergence.accepted()
         except PeerError as error:
             log.error(
@@ -146,8 +148,8 @@ class CoreDriver:
                 extra=FROM_OUTSIDE,
             )
             self._transport.reset(sender)
-            if isinstance(message, AppendRequest):
-                self._divergence.refused(sender, message)
+            if append is not None:
+                self._divergence.refused(sender, append)
         except InvariantError as error:
             self._lifecycle.fail(error)
             return

@@ -171,14 +171,14 @@ class ConfigurationChanger:
         if found.is_joint:
             self._change(found.completed(), now)
             return True
-        replicator = self._replicator
-        if len(replicator.peers) != len(self._quorum_tracker.peers()):
-            self._part(now)
+        replicator, staying = self._replicator, self._quorum_tracker.peers()
+        if len(replicator.peers) != len(staying):
+            self._part(staying, now)
         if not found.votes(self._node):
             return False
         if self._handover.target is not None:
             return True  # nothing is added that the next leader may lack
-        noted = self._incarnations_to_note(found, now)
+        noted = self._incarnations_to_note(found, staying, now)
         if noted:
             self._change(found.with_incarnations(noted), now)
             for peer in noted:
@@ -186,7 +186,7 @@ class ConfigurationChanger:
                     replicator.peers[peer].lost = False
         return True
 
-    def _part(self, now: float) -> None:
+    def _part(self, members: Sequence[str], now: float) -> None:
         """Removed members get the log until they know that they were removed: else they would go on
         asking for votes. This does not go on for long, and no snapshot is sent for it."""
         replicator, log, index = (
@@ -194,7 +194,7 @@ class ConfigurationChanger:
             self._raft_log.entry_cache,
             self._raft_log.configurations.index,
         )
-        staying = self._quorum_tracker.peers()
+        staying = [*members]
         leaving = [peer for peer in replicator.peers if peer not in staying]
         if any(replicator.peers[peer].match_index >= index for peer in leaving):
             replicator.ask_all(self._raft_log.commit_index)  # tells them that it is committed
@@ -205,12 +205,14 @@ class ConfigurationChanger:
                 staying.append(peer)
         replicator.set_peers(staying, self._connected, now)
 
-    def _incarnations_to_note(self, found: Configuration, now: float) -> dict[str, int]:
+    def _incarnations_to_note(
+        self, found: Configuration, peers: Sequence[str], now: float
+    ) -> dict[str, int]:
         noted: dict[str, int] = {}
         if not found.incarnations.get(self._node) and self._incarnation:
             noted[self._node] = self._incarnation
         waits = False
-        for peer in self._quorum_tracker.peers():
+        for peer in peers:
             progress = self._replicator.peers[peer]
             before = found.incarnations.get(peer, NO_INCARNATION)
             if progress.lost and before != LOST_INCARNATION:

@@ -220,10 +220,9 @@ class Raft(RaftView):
         self._raft_state.lead().check_may_propose()
 
     def propose(self, entry: Entry, now: float) -> None:
-        """Adds the leader's next entry: kept, written, and sent, all in this one bundle."""
-        leader_state = self._raft_state.lead()
-        leader_state.check_may_propose()
-        leader_state.propose(entry, now)
+        """Adds the leader's next entry: kept, written, and sent, all in this one bundle. Just
+        before, :meth:`check_may_propose` must have allowed it."""
+        self._raft_state.lead().propose(entry, now)
 
     # --- events: what an operator, or the driver, wants of a leader
 

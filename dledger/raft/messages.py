@@ -61,7 +61,7 @@ class AppendRequest:
     @property
     def size(self) -> int:
         """Bytes of all entries."""
-        return sum(entry.size for entry in self.entries)
+        return sum([entry.size for entry in self.entries])
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,9 +81,10 @@ class Progress:
     def confirmed(self, match_index: int) -> bool:
         """The follower holds all up to ``match_index``; true if that is news."""
         moved = match_index > self.match_index
-        self.match_index = max(self.match_index, match_index)
-        self.confirmed_index = max(self.confirmed_index, self.match_index)
-        self.next_index = max(self.next_index, self.match_index + 1)
+        if moved:
+            self.match_index = match_index
+            self.confirmed_index = max(self.confirmed_index, match_index)
+            self.next_index = max(self.next_index, match_index + 1)
         while self.inflight and self.inflight[0][0] <= self.match_index:
             self.inflight_bytes -= self.inflight.popleft()[1]
         return moved

@@ -45,7 +45,7 @@ def joint_quorum_index(quorums: Sequence[Collection[str]], held: Mapping[str, in
 
     A voter of whom nothing is known holds nothing.
     """
-    return min(quorum_index([held.get(voter, -1) for voter in voters]) for voters in quorums)
+    return min([quorum_index([held.get(voter, -1) for voter in voters]) for voters in quorums])
 
 
 def joint_vote_result(quorums: Sequence[Collection[str]], votes: Mapping[str, bool]) -> VoteResult:

@@ -52,7 +52,7 @@ class QuorumTracker:
         if progress.lost:
             return False
         return progress.incarnation is None or self._evidence.counts(
-            self.configuration, peer, progress.incarnation
+            self._raft_log.configurations.current, peer, progress.incarnation
         )
 
     def is_intact(self, member: str) -> bool:

@@ -175,21 +175,21 @@ class Replicator:
 
     def replicate(self, peer: str, commit_index: int, now: float) -> None:
         """Sends entries from the follower's next index on, from memory or after a read."""
-        progress = self.peers[peer]
+        progress, log = self.peers[peer], self._log
         while progress.may_send():
             first = progress.next_index
-            if first >= self._end and (
+            if first > log.last_index and (
                 progress.state is ProgressState.REPLICATE or progress.match_index == first - 1
             ):
                 return
-            if first < self._log.first_index or self._log.term_at(first - 1) is None:
+            if first < log.first_index or log.term_at(first - 1) is None:
                 return  # the follower needs entries that retention removed
-            if first >= self._log.cached_from:
-                entries = self._log.entries(first, self._config.append_bytes_max)
+            if first >= log.cached_from:
+                entries = log.entries(first, self._config.append_bytes_max)
                 self._append(peer, progress, entries, commit_index, now)
             else:
                 progress.loading = True
-                last = self._log.cached_from - 1
+                last = log.cached_from - 1
                 self._ready_builder.read(peer, first, last, self._config.append_bytes_max)
 
     def _append(

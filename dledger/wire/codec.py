@@ -53,6 +53,8 @@ FIELDS_MAX = 15
 """Format: of a message; the longest has eight, and a small array of MessagePack fifteen."""
 EVIDENCE_BYTES_MAX = 128 * MEMBERS_MAX
 """Format: a member has a name of at most 64 bytes and two numbers of nine."""
+LARGE_ROW_BYTES = 4 << 10
+"""Nested arrays of fewer bytes are small objects, too."""
 
 _ARRAY_OF_SIX = b"\x96"
 _BIN_32 = struct.Struct(">BI")
@@ -92,9 +94,18 @@ class MessageEncoder:
         if not isinstance(message, AppendRequest):
             return (seal(self._packer.pack(_fields(message))),)
         if self._append is None or not _are_same(message, self._append):
-            self._frame = _append_frame(message)
+            self._frame = self._append_frame(message)
             self._append = message
         return self._frame
+
+    def _append_frame(self, append: AppendRequest) -> Sequence[Bytes]:
+        numbers = self._packer.pack(_fields(append))
+        entries = [entry.data for entry in append.entries]
+        head = _ARRAY_OF_SIX + numbers[1:] + _BIN_32.pack(0xC6, sum(map(len, entries)))
+        crc = crc32c(head)
+        for data in entries:
+            crc = crc32c(data, crc)
+        return (CRC.pack(crc) + head, *entries)
 
 
 def _fields(message: Message) -> tuple[int | bool | bytes, ...]:
@@ -159,16 +170,6 @@ def _are_same(append: AppendRequest, other: AppendRequest) -> bool:
     )
 
 
-def _append_frame(append: AppendRequest) -> Sequence[Bytes]:
-    numbers: bytes = msgpack.packb(_fields(append))
-    entries = [entry.data for entry in append.entries]
-    head = _ARRAY_OF_SIX + numbers[1:] + _BIN_32.pack(0xC6, sum(map(len, entries)))
-    crc = crc32c(head)
-    for data in entries:
-        crc = crc32c(data, crc)
-    return (CRC.pack(crc) + head, *entries)
-
-
 def seal(content: bytes) -> bytes:
     """The frame of that content."""
     return CRC.pack(crc32c(content)) + content
@@ -185,15 +186,15 @@ def unseal(frame: Bytes) -> memoryview:
 
 
 def unpack_row(content: memoryview) -> Any:
-    """What MessagePack bytes hold, if that is no map and no array within an array: each byte of
-    nested arrays would become an object of seventy. Raises what ``msgpack.unpackb`` does, such as
-    ``ValueError``."""
+    """What MessagePack bytes hold, if that is no map and, in a large row, no array within an array:
+    each byte of nested arrays would become an object of seventy. Raises what ``msgpack.unpackb``
+    does, such as ``ValueError``."""
     return msgpack.unpackb(
         content,
         max_bin_len=MESSAGE_BYTES_MAX,
         max_array_len=FIELDS_MAX,
         max_map_len=0,
-        list_hook=_flat,
+        list_hook=_flat if len(content) > LARGE_ROW_BYTES else None,
     )
 
 

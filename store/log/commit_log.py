@@ -165,10 +165,11 @@ class CommitLog:
     @property
     def needs_preallocation(self) -> bool:
         """Whether :meth:`preallocate_next` has something to do, room on the disk permitting."""
-        return any(
-            self._zeroed_end(start) < self._zeros_wanted(start, self._room.size // 2)
-            for start in self._starts_ahead()
-        )
+        ahead = self._room.size // 2
+        for start in self._starts_ahead():
+            if self._zeroed_end(start) < self._zeros_wanted(start, ahead):
+                return True
+        return False
 
     def preallocate_next(self) -> None:
         """Zeroes the current segment ahead of the log and, once half of it is used, the next one.

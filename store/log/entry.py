@@ -66,7 +66,7 @@ KINDS: dict[int, EntryKind] = {kind.value: kind for kind in EntryKind}
 class Entry:
     """One entry with all its bytes. Immutable by convention; ``data`` may share a larger buffer."""
 
-    __slots__ = ("chain_crc", "data", "index", "kind", "position", "term")
+    __slots__ = ("chain_crc", "data", "end", "index", "kind", "position", "size", "term")
 
     def __init__(  # noqa: PLR0917 - the fields of the header, filled by position in the hot path
         self,
@@ -83,16 +83,10 @@ class Entry:
         self.position = position
         self.chain_crc = chain_crc
         self.data = data
-
-    @property
-    def size(self) -> int:
+        self.size = len(data)
         """Bytes of the whole entry, header included."""
-        return len(self.data)
-
-    @property
-    def end(self) -> int:
+        self.end = position + self.size
         """The position just behind the entry."""
-        return self.position + len(self.data)
 
     @property
     def body(self) -> memoryview:

@@ -109,10 +109,10 @@ def encode_batch(
     for topic, queue_id, first_offset, messages in runs:
         offset = first_offset
         topic_bytes = topic.encode()
-        headers.append(RUN_HEADER.pack(first_offset, queue_id, len(messages), len(topic_bytes)))
-        headers.append(topic_bytes)
-        count += len(messages)
-        topic_part = bytes((len(topic_bytes),)) + topic_bytes
+        topic_size, run_count = len(topic_bytes), len(messages)
+        headers += (RUN_HEADER.pack(first_offset, queue_id, run_count, topic_size), topic_bytes)
+        count += run_count
+        topic_part = bytes((topic_size,)) + topic_bytes
         properties_size, between = -1, b""
         for size, body, properties, flag, born, tried, body_crc, tags_code, key_hashes in messages:
             if len(properties) != properties_size:

@@ -28,6 +28,7 @@ from dledger.raft.replication_evidence import MemberEvidence
 from dledger.wire.codec import (
     CRC,
     EVIDENCE_BYTES_MAX,
+    LARGE_ROW_BYTES,
     NUMBER_MAX,
     MessageEncoder,
     decode_message,
@@ -173,7 +174,8 @@ def test_a_bit_of_an_entry_that_flipped_before_it_was_sent_is_found() -> None:
         ([6, NUMBER_MAX + 1, 0, 0, b""], "out of range"),
         ("text", "no array that begins with a message kind"),
         ([], "no array that begins with a message kind"),
-        ([6, [], 1, 1, b""], "no msgpack: an array within an array"),
+        ([6, [], 1, 1, b""], "peer message 6 has the wrong fields: list"),
+        ([6, [], 1, 1, bytes(LARGE_ROW_BYTES)], "no msgpack: an array within an array"),
         ([*range(16)], "no msgpack: 16 exceeds max_array_len"),
         ([6, {1: 1}], "no msgpack: 1 exceeds max_map_len"),
         (
