@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from spark.audit.spark_task_runner import SparkRun
 from spark.audit.task_size import REQUESTS_AT_ONCE, count_cores, log_bytes, range_bytes_for
 from spark.errors import ReplicaError
-from spark.remote_file_system import open_file_system
+from spark.remote_file_system import open_one_file_system
 from store.errors import StoreError
 from store.io.filesystem import FileSystem, ReadableFileSystem
 from store.verify import (
@@ -95,13 +95,9 @@ def run_audit(
 
     A task checks about ``range_bytes`` bytes of each replica's log. The default depends on the size
     of the log and the number of cores. Raises :class:`~spark.errors.ReplicaError` for a directory
-    that is no replica, and for one in use.
+    that is no replica, for one in use, and for directories of several file systems.
     """
-    root = directories[0]
-    opened = [open_file_system(directory) for directory in directories]
-    fs, paths = opened[0][0], [path for _, path in opened]
-    if len({type(each) for each, _ in opened}) > 1:
-        raise ReplicaError("the replicas lie on different kinds of file systems: copy them to one")
+    fs, paths = open_one_file_system(directories)
     audit = Audit()
     run = SparkRun(session, root)
     paths, findings = distinct_directories(fs, paths)
