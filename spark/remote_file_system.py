@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 import fsspec
@@ -42,6 +42,29 @@ def open_file_system(path: str) -> tuple[FileSystem, str]:
             raise ReplicaError(f"{path}: this cannot be opened: {reason}") from error
         found = arrowfs.PyFileSystem(arrowfs.FSSpecHandler(opened))
     return RemoteFileSystem(found), trim(inner)
+
+
+def open_one_file_system(paths: Sequence[str]) -> tuple[FileSystem, list[str]]:
+    """The file system of all paths and URLs, and the paths within it.
+
+    Raises :class:`~spark.errors.ReplicaError` if they are on different ones: tasks read from one.
+    Equal paths of two stores are different directories.
+    """
+    opened = [open_file_system(path) for path in paths]
+    first = opened[0][0]
+    for path, (other, _) in zip(paths, opened, strict=True):
+        if not is_same(first, other):
+            raise ReplicaError(
+                f"{paths[0]} and {path} lie on different file systems or stores: copy the replicas "
+                "to one"
+            )
+    return first, [inner for _, inner in opened]
+
+
+def is_same(one: FileSystem, other: FileSystem) -> bool:
+    if isinstance(one, RemoteFileSystem) and isinstance(other, RemoteFileSystem):
+        return one.is_same(other)
+    return type(one) is type(other)
 
 
 def trim(path: str) -> str:
@@ -166,6 +189,10 @@ class RemoteFileSystem:
 
     def identify(self, path: str) -> str:
         return "/".join(path_names(path))
+
+    def is_same(self, other: RemoteFileSystem) -> bool:
+        """Whether ``other`` is the same store, reached in the same way."""
+        return bool(self._inner.equals(other._inner))
 
     def make_directories(self, path: str, *, sync: bool = True) -> None:  # noqa: ARG002 - interface
         raise read_only_error(path)

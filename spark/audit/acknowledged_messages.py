@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -158,11 +158,11 @@ def check_acknowledged(
         if audit is None:
             what = f"the list names the group {group}, of which no replica was given"
             raise ReplicaError(what)
-        logs = CommittedLogs(fs, audit.plan)
-        for one in ours:
-            finding = logs.look_for(one)
-            if finding is not None:
-                findings.append(GroupFinding(finding, group, listed=True))
+        with closing(CommittedLogs(fs, audit.plan)) as logs:
+            for one in ours:
+                finding = logs.look_for(one)
+                if finding is not None:
+                    findings.append(GroupFinding(finding, group, listed=True))
     return findings
 
 
@@ -176,7 +176,8 @@ class CommittedLogs:
         self._fs = fs
         self._group = group
         self._replicas = sorted(group.replicas, key=lambda replica: -replica.known_index)
-        self._first = CommittedLog(fs, group, self._replicas[0])
+        self._opened = ExitStack()
+        self._first = self._open(self._replicas[0])
 
     @cached_property
     def _others(self) -> list[CommittedLog]:
@@ -184,8 +185,11 @@ class CommittedLogs:
         logs = []
         for replica in self._replicas[1:]:
             with suppress(ReplicaError):
-                logs.append(CommittedLog(self._fs, self._group, replica))
+                logs.append(self._open(replica))
         return logs
+
+    def _open(self, replica: ReplicaPlan) -> CommittedLog:
+        return self._opened.enter_context(closing(CommittedLog(self._fs, self._group, replica)))
 
     def look_for(self, one: Acknowledged) -> Finding | None:
         """What is wrong with a message; ``None`` if a log holds it, or it has expired.
@@ -205,6 +209,10 @@ class CommittedLogs:
             if wrong.unread and not told.unread:
                 log, wrong = other, told
         return log.finding(one, wrong)
+
+    def close(self) -> None:
+        """Closes the files that are open."""
+        self._opened.close()
 
 
 class Mismatch(NamedTuple):
@@ -233,6 +241,10 @@ class CommittedLog:
         # A file that cannot be read counts as empty.
         self._files = AuditFiles(fs)
         self._records = LogRecords(self._files, self._replica.directory, group.segment_size)
+
+    def close(self) -> None:
+        """Closes the file that is open."""
+        self._records.close()
 
     def covers(self, one: Acknowledged) -> bool:
         """Whether the place of the message is in the log."""

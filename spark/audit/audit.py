@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from spark.audit.spark_task_runner import SparkRun
 from spark.audit.task_size import REQUESTS_AT_ONCE, count_cores, log_bytes, range_bytes_for
 from spark.errors import ReplicaError
-from spark.remote_file_system import open_file_system
+from spark.remote_file_system import open_one_file_system
 from store.errors import StoreError
 from store.io.filesystem import FileSystem, ReadableFileSystem
 from store.verify import (
@@ -32,13 +32,16 @@ from store.verify import (
     plan_audit,
 )
 from store.verify.derived_files import check_derived
+from store.verify.log.message_counts import MessageCounts
 from store.verify.plan.replica_identities import distinct_directories
 from store.verify.plan.replica_locks import lock_replicas, without_unlocked
 
 RANGES_AT_ONCE = 4096
 """The ranges of all groups that are audited at the same time. The result of a range has about 50
-bytes for each queue with messages, and up to 512 KiB for the effects of its commands on the
-broker's state."""
+bytes for each queue with messages, up to 512 KiB for the effects of its commands on the broker's
+state, and 1,024 numbers of messages or two for each topic."""
+COUNTS_MAX = 1 << 16
+"""Pace: the numbers of messages, by topic and time, that are held for the report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,7 @@ class GroupFinding:
 class GroupAudit:
     """The result of the audit of one group. ``seconds``: by range, the time of its task.
 
-    The results have no ``parts``: only the findings needed them.
+    The results have no ``parts``, because only the findings needed them, and no ``counts``.
     """
 
     plan: GroupPlan
@@ -75,13 +78,15 @@ class GroupAudit:
 class Audit:
     """The whole result. ``scan_seconds`` is the time of the Spark jobs.
 
-    ``unfinished``: why checks that were asked for beside the audit could not be made.
+    ``unfinished``: why checks that were asked for beside the audit could not be made. ``counts``:
+    messages of all groups.
     """
 
     groups: list[GroupAudit] = field(default_factory=list)
     findings: list[GroupFinding] = field(default_factory=list)
     unfinished: list[str] = field(default_factory=list)
     scan_seconds: float = 0.0
+    counts: MessageCounts = field(default_factory=partial(MessageCounts, COUNTS_MAX))
 
     @property
     def bytes_read(self) -> int:
@@ -95,15 +100,11 @@ def run_audit(
 
     A task checks about ``range_bytes`` bytes of each replica's log. The default depends on the size
     of the log and the number of cores. Raises :class:`~spark.errors.ReplicaError` for a directory
-    that is no replica, and for one in use.
+    that is no replica, for one in use, and for directories of several file systems.
     """
-    root = directories[0]
-    opened = [open_file_system(directory) for directory in directories]
-    fs, paths = opened[0][0], [path for _, path in opened]
-    if len({type(each) for each, _ in opened}) > 1:
-        raise ReplicaError("the replicas lie on different kinds of file systems: copy them to one")
+    fs, paths = open_one_file_system(directories)
     audit = Audit()
-    run = SparkRun(session, root)
+    run = SparkRun(session, directories[0])
     paths, findings = distinct_directories(fs, paths)
     with ExitStack() as locks:
         try:
@@ -152,7 +153,9 @@ def audit_groups(fs: FileSystem, run: SparkRun, groups: Sequence[GroupPlan], aud
     for group, some, files, found in zip(groups, checked, derived, findings, strict=True):
         seconds = {result.number: taken for result, taken in some}
         # Only the findings needed the parts, and they are complete.
-        kept = [replace(result, parts=()) for result in files.results]
+        kept = [replace(result, parts=(), counts=MessageCounts()) for result in files.results]
+        for result in files.results:
+            audit.counts.merge(result.counts)
         audit.groups.append(GroupAudit(group, kept, seconds))
         audit.findings += [GroupFinding(finding, group.group) for finding in found]
 

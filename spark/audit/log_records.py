@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from store.errors import CorruptRecordError
 from store.io.filesystem import ReadableFileSystem
 from store.log.log_reader import HoleReason, LogReader, SegmentFiles
-from store.message.record import MessageRecord, decode_record
+from store.message.record import MessageRecord, decode_record, stated_size
+
+FIRST_READ = 4096
+"""Pace: bytes of a first request. Most records have fewer."""
 
 
 class LogRecords:
-    """The records in the log of the replica in ``directory``."""
+    """The records in the log of the replica in ``directory``.
+
+    The segment of the last record stays open. So records are best read in the order of the log, and
+    :meth:`close` called behind them.
+    """
 
     def __init__(self, fs: ReadableFileSystem, directory: str, segment_size: int) -> None:
         self._segments = SegmentFiles(fs, directory, segment_size)
@@ -25,13 +31,14 @@ class LogRecords:
         Raises :class:`~store.errors.CorruptRecordError` if there is no intact record, and
         :class:`~store.errors.UnreadableError`.
         """
-        try:
-            head, missing = self._reader.read(position, 4)
-            if missing is HoleReason.MISSING:
-                return None
-            if len(head) < 4:
-                raise CorruptRecordError("record is cut short")
-            data, _missing = self._reader.read(position, int.from_bytes(head, "big"))
-        finally:
-            self._segments.close()
+        data, missing = self._reader.read(position, FIRST_READ)
+        if missing is HoleReason.MISSING:
+            return None
+        size = stated_size(data)
+        if size > len(data):
+            data, _missing = self._reader.read(position, size)
         return decode_record(data)
+
+    def close(self) -> None:
+        """Closes the segment that is open. The next read opens one again."""
+        self._segments.close()

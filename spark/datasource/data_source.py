@@ -19,13 +19,15 @@ from pyspark.sql.datasource import (
     DataSourceStreamReader,
     InputPartition,
 )
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from spark.datasource.log_ranges import LogEntry, Piece, cut
 from spark.datasource.message_columns import MessageColumns, UnusualError
 from spark.datasource.options import ReadOptions, View, parse_options
 from spark.datasource.schemas import arrow_schema, has_bodies, row_columns, spark_schema
-from spark.datasource.snapshots import Snapshot, find_snapshots, split_paths
+from spark.datasource.snapshot_stream import furthest, stream_ends, stream_parts
+from spark.datasource.snapshots import Snapshot, find_snapshots, split_paths, whole_snapshots
 from spark.datasource.state_views import STATE_VIEWS, state_rows
 from spark.datasource.view_rows import (
     Rows,
@@ -99,10 +101,11 @@ class Reader(DataSourceReader):
         return read_part(partition, self._options)
 
 
-class StreamReader(DataSourceStreamReader):
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follows a directory of snapshots: each batch has what newer snapshots add.
 
-    An offset has the next entry of each replica: ``{"broker-a/n0": 17}``.
+    An offset has the next entry of each replica: ``{"broker-a/n0": 17}``. A replica that the
+    options name may come later.
     """
 
     def __init__(self, roots: list[str], options: ReadOptions) -> None:
@@ -110,22 +113,21 @@ class StreamReader(DataSourceStreamReader):
             raise OptionError(f"option view={options.view}: this view cannot be streamed")
         self._roots = roots
         self._options = options
+        self._available: dict[str, int] | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         return {}
 
-    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802 - Spark's name
-        last = self._options.to_index
-        return {
-            snapshot.name: min(snapshot.manifest.commit_index, last) + 1
-            for snapshot in wanted(self._roots, self._options)
-        }
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        self._available = self._ends()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802, ARG002 - Spark's
+        return furthest(start, self._ends() if self._available is None else self._available)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         parts: list[InputPartition] = []
-        for snapshot in wanted(self._roots, self._options):
-            first = max(self._options.from_index, start.get(snapshot.name, 0))
-            last = end.get(snapshot.name, 0) - 1
+        snapshots = whole_snapshots(self._roots)
+        for snapshot, first, last in stream_parts(snapshots, self._options, start, end):
             options = replace(self._options, from_index=first, to_index=last)
             parts += plan_parts([snapshot], options)
         return parts
@@ -135,6 +137,9 @@ class StreamReader(DataSourceStreamReader):
 
     def commit(self, end: dict[str, Any]) -> None:
         """Does nothing: snapshots are not deleted."""
+
+    def _ends(self) -> dict[str, int]:
+        return stream_ends(whole_snapshots(self._roots), self._options)
 
 
 def wanted(roots: list[str], options: ReadOptions) -> list[Snapshot]:

@@ -10,6 +10,7 @@ from spark.errors import ReplicaError
 from spark.remote_file_system import open_file_system
 from store.errors import DamagedError, DataFormatError
 from store.io.filesystem import FileSystem
+from store.state.format_file import FORMAT_NAME
 from store.state.snapshot_manifest import MANIFEST_NAME, Manifest, decode_manifest
 from store.verify.files.audit_files import reason
 from store.verify.files.small_files import read_small
@@ -65,11 +66,32 @@ def find_snapshots(roots: list[str]) -> list[Snapshot]:
     return [newest[name] for name in sorted(newest)]
 
 
-def walk(fs: FileSystem, path: str, depth: int) -> list[str]:
+def whole_snapshots(roots: list[str]) -> list[Snapshot]:
+    """All whole snapshots below the paths. Snapshots may be made and deleted at the same time.
+
+    Raises :class:`~spark.errors.ReplicaError` if a path is no directory, or a snapshot is damaged.
+    """
+    found: list[Snapshot] = []
+    for root in roots:
+        fs, inner = open_file_system(root)
+        for path in walk(fs, inner, DEPTH, changing=True):
+            try:
+                found.append(read_snapshot(fs, root, path))
+            except ReplicaError:
+                # The files of one that is being deleted go in any order.
+                needed = (MANIFEST_NAME, f"state/{FORMAT_NAME}")
+                if all(fs.exists(f"{path}/{name}") for name in needed):
+                    raise
+    return found
+
+
+def walk(fs: FileSystem, path: str, depth: int, *, changing: bool = False) -> list[str]:
     """Directories of replicas at ``path`` or below.
 
-    Raises :class:`~spark.errors.ReplicaError` for a replica that is no snapshot, and for what can
-    neither be listed nor opened: it may be a replica, which the tables would lack.
+    ``changing``: snapshots are made and deleted meanwhile. Those without a manifest are left out.
+    Otherwise raises :class:`~spark.errors.ReplicaError` for a replica that is no snapshot. Raises
+    it always for what can neither be listed nor opened: it may be a replica, which the tables would
+    lack.
     """
     if not fs.exists(path):
         raise ReplicaError(f"{path}: no such directory")
@@ -80,6 +102,8 @@ def walk(fs: FileSystem, path: str, depth: int) -> list[str]:
     if MANIFEST_NAME in names:
         return [path]
     if "commitlog" in names:
+        if changing:
+            return []
         raise ReplicaError(
             f"{path}/{MANIFEST_NAME}: missing: this is no snapshot (dledger snapshot makes one)"
         )
@@ -88,8 +112,12 @@ def walk(fs: FileSystem, path: str, depth: int) -> list[str]:
     below: list[str] = []
     for name in names:
         inner = f"{path.rstrip('/')}/{name}"
-        if not is_file(fs, inner):
-            below += walk(fs, inner, depth - 1)
+        try:
+            if not is_file(fs, inner):
+                below += walk(fs, inner, depth - 1, changing=changing)
+        except (ReplicaError, FileNotFoundError):
+            if not changing or fs.exists(inner):
+                raise
     return below
 
 

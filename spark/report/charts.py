@@ -8,6 +8,7 @@ from html import escape
 
 from spark.audit.audit import GroupAudit
 from store.verify import RangeResult
+from store.verify.log.message_counts import MessageCounts
 
 WIDTH = 1000
 LABEL = 130
@@ -59,33 +60,25 @@ def share(results: Sequence[RangeResult]) -> list[Sequence[RangeResult]]:
     return [results[borders[number] : borders[number + 1]] for number in range(count)]
 
 
-def topic_totals(audits: Sequence[GroupAudit]) -> dict[str, int]:
+def topic_totals(counts: MessageCounts) -> dict[str, int]:
     """Messages by topic, the largest number first."""
-    totals: dict[str, int] = {}
-    for audit in audits:
-        for result in audit.results:
-            for (topic, _), count in result.counts.items():
-                totals[topic] = totals.get(topic, 0) + count
-    return dict(sorted(totals.items(), key=lambda item: (-item[1], item[0])))
+    return dict(sorted(counts.totals().items(), key=lambda item: (-item[1], item[0])))
 
 
-def messages_over_time(audits: Sequence[GroupAudit]) -> str:
+def messages_over_time(counts: MessageCounts) -> str:
     """Stacked bars over store time. The largest topics have colors of their own."""
-    topics = list(topic_totals(audits))[:TOPICS]
-    minutes = [
-        minute for audit in audits for result in audit.results for _, minute in result.counts
-    ]
-    if not minutes:
+    if not counts.numbers:
         return "<p>No messages.</p>"
+    topics = list(topic_totals(counts))[:TOPICS]
+    minutes = [minute for _, minute in counts.numbers]
     first, last = min(minutes), max(minutes)
-    span = -(-(last - first + 1) // BINS)
+    # A bar has whole spans.
+    span = -(-(last - first + 1) // (BINS * counts.span)) * counts.span
     count = (last - first) // span + 1
     bins = [[0] * (len(topics) + 1) for _ in range(count)]
-    for audit in audits:
-        for result in audit.results:
-            for (topic, minute), messages in result.counts.items():
-                colour = topics.index(topic) if topic in topics else len(topics)
-                bins[(minute - first) // span][colour] += messages
+    for (topic, minute), messages in counts.numbers.items():
+        colour = topics.index(topic) if topic in topics else len(topics)
+        bins[(minute - first) // span][colour] += messages
     return bars(bins, topics, first, span)
 
 

@@ -161,11 +161,11 @@ def replica_table(summary: dict[str, Any]) -> str:
 
 
 def message_section(audit: Audit) -> str:
-    totals = list(topic_totals(audit.groups).items())
+    totals = list(topic_totals(audit.counts).items())
     rest = len(totals) - TOPICS_SHOWN
     more = f"<p class=dim>{rest:,} more topics</p>" if rest > 0 else ""
     return (
-        f"<h2>Messages</h2><section>{messages_over_time(audit.groups)}</section>"
+        f"<h2>Messages</h2><section>{messages_over_time(audit.counts)}</section>"
         f"<section>{table(('Topic', 'Messages'), totals[:TOPICS_SHOWN])}{more}</section>"
     )
 

@@ -57,6 +57,10 @@ _PREFIX = struct.Struct(">iiiiiqqiq")
 _TAIL = struct.Struct(">iqi")
 _TIMESTAMP = struct.Struct(">q")
 _PLACE = struct.Struct(">ii4xi4xqq")
+_BODY_SIZE = struct.Struct(">i")
+_BODY_SIZE_AT = HEAD.size - _BODY_SIZE.size
+_LENGTHS_MAX = 0xFF + 0xFFFF
+"""Format: bytes of topic and properties that their lengths can state."""
 _BORN_V6 = 0x10
 _STORE_V6 = 0x20
 V6_HOSTS = _BORN_V6 | _STORE_V6
@@ -198,9 +202,7 @@ def _decode(view: memoryview) -> MessageRecord:
         view
     )
     if magic != RECORD_MAGIC:
-        raise CorruptRecordError(
-            f"magic {magic & 0xFFFFFFFF:08x} is not {RECORD_MAGIC & 0xFFFFFFFF:08x}"
-        )
+        raise _not_magic(magic)
     if not RECORD_FIXED_SIZE <= size <= len(view):
         raise CorruptRecordError(f"size {size} does not fit the {len(view)} bytes there are")
     view = view[:size]
@@ -246,6 +248,34 @@ def _decode(view: memoryview) -> MessageRecord:
         body,
         topic,
         bytes(view[properties_start:]),
+    )
+
+
+def stated_size(head: Bytes) -> int:
+    """The size of the record that begins with ``head``, which need not be whole.
+
+    No memory is to be taken for a size that the record does not state twice. So this raises
+    :class:`CorruptRecordError` unless the size fits the length of the body, but for the few bytes
+    that topic and properties can have.
+    """
+    try:
+        size, magic, _crc, _queue, _flag, _offset, _position, sys_flag, _ = _PREFIX.unpack_from(
+            head
+        )
+        more = 12 * (bool(sys_flag & _BORN_V6) + bool(sys_flag & _STORE_V6))
+        (body_size,) = _BODY_SIZE.unpack_from(head, _BODY_SIZE_AT + more)
+    except struct.error:
+        raise CorruptRecordError("record is cut short") from None
+    if magic != RECORD_MAGIC:
+        raise _not_magic(magic)
+    if body_size < 0 or not 0 <= size - body_size - more - RECORD_FIXED_SIZE <= _LENGTHS_MAX:
+        raise CorruptRecordError(f"size {size} does not fit a body of {body_size} bytes")
+    return int(size)
+
+
+def _not_magic(magic: int) -> CorruptRecordError:
+    return CorruptRecordError(
+        f"magic {magic & 0xFFFFFFFF:08x} is not {RECORD_MAGIC & 0xFFFFFFFF:08x}"
     )
 
 

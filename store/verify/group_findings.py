@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from itertools import accumulate
 
 from store.errors import UnreadableError
 from store.io.filesystem import ReadableFileSystem
@@ -35,6 +37,29 @@ PIECE_SIZE = 256 << 10
 LOST = frozenset({FindingKind.ENTRY, FindingKind.SEGMENT})
 # Damage of these kinds that continues in the next range is one finding.
 CONTINUING = LOST | {FindingKind.ENTRY_INDEX, FindingKind.DIVERGENCE}
+
+
+class FoundEntries:
+    """The entries that some findings concern."""
+
+    def __init__(self, findings: Sequence[Finding]) -> None:
+        spans = sorted(
+            (one.index_first, one.index_last)
+            for one in findings
+            if one.index_first is not None and one.index_last is not None
+        )
+        self._firsts = [first for first, _ in spans]
+        self._furthest = list(accumulate((last for _, last in spans), max))
+        """By span, the last entry of it and of all that begin before it."""
+        self.begins = frozenset(self._firsts)
+
+    def overlap(self, first: int, last: int) -> bool:
+        """Whether an entry from ``first`` to ``last`` is among them."""
+        behind = bisect_right(self._firsts, last)
+        return behind > 0 and self._furthest[behind - 1] >= first
+
+
+NOTHING_FOUND = FoundEntries(())
 
 
 def finish_audit(
@@ -76,9 +101,10 @@ def finish_audit(
     names = {replica.directory: replica.name for replica in group.replicas}
     unread = {finding.path: finding for finding in files.findings(names)} | derived.unread
     findings += [unread[path] for path in sorted(unread) if path not in reported]
-    by_replica: dict[tuple[str, FindingKind], list[Finding]] = {}
+    some: dict[tuple[str, FindingKind], list[Finding]] = {}
     for finding in findings:
-        by_replica.setdefault((finding.replica, finding.kind), []).append(finding)
+        some.setdefault((finding.replica, finding.kind), []).append(finding)
+    by_replica = {key: FoundEntries(of_key) for key, of_key in some.items()}
     with_majority = [_with_majority(finding, group, by_replica) for finding in findings]
     accused = [_accuse_by_chain(finding, group, by_replica) for finding in with_majority]
     placed = [_moved_to_difference(fs, finding, group) for finding in accused]
@@ -127,7 +153,7 @@ def _finish_replica(  # noqa: PLR0917 - one replica, as the caller has it
 def _accuse_by_chain(
     finding: Finding,
     group: GroupPlan,
-    by_replica: Mapping[tuple[str, FindingKind], Sequence[Finding]],
+    by_replica: Mapping[tuple[str, FindingKind], FoundEntries],
 ) -> Finding:
     """Names the replica that is wrong about an entry, if its own next entry does not continue the
     chain: then its log contradicts itself."""
@@ -136,8 +162,8 @@ def _accuse_by_chain(
     for replica in group.replicas:
         if finding.majority and f"{finding.path}/".startswith(f"{replica.directory}/"):
             behind = (finding.index_first or 0) + 1
-            breaks = by_replica.get((replica.name, FindingKind.ENTRY), ())
-            if any(one.index_first == behind for one in breaks):
+            breaks = by_replica.get((replica.name, FindingKind.ENTRY), NOTHING_FOUND)
+            if behind in breaks.begins:
                 return replace(finding, replica=replica.name, advice=RESTORE)
     return finding
 
@@ -145,7 +171,7 @@ def _accuse_by_chain(
 def _with_majority(
     finding: Finding,
     group: GroupPlan,
-    by_replica: Mapping[tuple[str, FindingKind], Sequence[Finding]],
+    by_replica: Mapping[tuple[str, FindingKind], FoundEntries],
 ) -> Finding:
     """Adds the replicas that agree against the finding, if they are a majority of the group.
 
@@ -161,10 +187,9 @@ def _with_majority(
         and replica.first_index <= first
         and last <= replica.known_index
         and not any(
-            _overlap(other, finding)
+            by_replica.get((name, kind), NOTHING_FOUND).overlap(first, last)
             for name in (replica.name, UNKNOWN_REPLICA)
             for kind in {finding.kind: None, FindingKind.DIVERGENCE: None}
-            for other in by_replica.get((name, kind), ())
         )
     )
     agree = tuple(dict.fromkeys(agreeing))
@@ -199,14 +224,6 @@ def _moved_to_difference(fs: ReadableFileSystem, finding: Finding, group: GroupP
         except (OSError, UnreadableError):
             pass  # the unreadable bytes are the finding
     return finding
-
-
-def _overlap(one: Finding, other: Finding) -> bool:
-    """Whether two findings have entries in common."""
-    if one.index_first is None or one.index_last is None:
-        return False
-    first, last = other.index_first or 0, other.index_last or 0
-    return one.index_first <= last and first <= one.index_last
 
 
 def _report_missing(directory: str, ranges: Sequence[RangeKeys], log: FindingLog) -> None:
@@ -250,25 +267,49 @@ def _check_older_checkpoints(
 
 def merge_findings(ordered: Sequence[RangeResult]) -> list[Finding]:
     """The findings of all ranges. Damage over several ranges is one finding."""
-    merged: list[Finding] = []
+    merged = MergedFindings()
     for result in ordered:
         for finding in result.findings:
-            place = next(
-                (
-                    number
-                    for number in range(len(merged) - 1, -1, -1)
-                    if _continues(merged[number], finding, result.first_index)
-                ),
-                None,
-            )
-            if place is None:
-                merged.append(finding)
-            else:
-                last = merged[place].index_last
-                if finding.index_last is not None and last is not None:
-                    last = max(last, finding.index_last)
-                merged[place] = replace(merged[place], index_last=last)
-    return merged
+            merged.add(finding, result.first_index)
+    return merged.findings
+
+
+class MergedFindings:
+    """Findings, of which only those that a new one may continue are compared with it."""
+
+    def __init__(self) -> None:
+        self.findings: list[Finding] = []
+        self._by_place: dict[tuple[str, FindingKind, str, int], list[int]] = {}
+        """By replica, kind, file and byte: the numbers of findings that the same there continue."""
+        self._by_end: dict[tuple[str, int | None], list[int]] = {}
+        """By replica and last entry: the numbers of findings that the next entry may continue."""
+
+    def add(self, finding: Finding, first_index: int) -> None:
+        """Takes a finding of a range that begins with ``first_index``."""
+        at = finding.replica, finding.kind, finding.path, finding.position
+        earlier = (
+            *self._by_place.get(at, ()),
+            *self._by_end.get((finding.replica, first_index - 1), ()),
+        )
+        continued = (
+            number for number in earlier if _continues(self.findings[number], finding, first_index)
+        )
+        number = max(continued, default=None)
+        if number is None:
+            number = len(self.findings)
+            self.findings.append(finding)
+            if finding.expected == READABLE or finding.kind not in CONTINUING:
+                self._by_place.setdefault(at, []).append(number)
+                return
+        else:
+            before = self.findings[number]
+            last = before.index_last
+            if finding.index_last is not None and last is not None:
+                last = max(last, finding.index_last)
+            self.findings[number] = finding = replace(before, index_last=last)
+            if finding.kind not in CONTINUING or last == before.index_last:
+                return
+        self._by_end.setdefault((finding.replica, finding.index_last), []).append(number)
 
 
 def _continues(before: Finding, finding: Finding, first_index: int) -> bool:

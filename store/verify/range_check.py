@@ -10,6 +10,7 @@ from store.io.filesystem import ReadableFileSystem
 from store.verify.files.audit_files import AuditFiles
 from store.verify.files.read_buffers import Buffers
 from store.verify.findings import UNKNOWN_REPLICA, Finding
+from store.verify.log.message_counts import MessageCounts
 from store.verify.plan.ranges import (
     GroupPlan,
     RangePlan,
@@ -109,7 +110,7 @@ def _result(
     group: GroupPlan,
     plan: RangePlan,
     outcomes: Mapping[int, Outcome],
-    counts: dict[tuple[str, int], int],
+    counts: MessageCounts,
     divergences: Sequence[Finding],
 ) -> RangeResult:
     reports, parts = zip(*outcomes.values(), strict=True)

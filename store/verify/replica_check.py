@@ -24,6 +24,7 @@ from store.verify.log.log_commands import (
     commands_of,
 )
 from store.verify.log.log_walk import DamagedLogWalk, LogWalk
+from store.verify.log.message_counts import MessageCounts
 from store.verify.log.queue_row_runs import QueueRowRuns
 from store.verify.named_entries_check import NamedEntriesCheck
 from store.verify.plan.ranges import (
@@ -95,7 +96,7 @@ class ReplicaCheck:
         self._configuration: bytes | None = None
         self._effects = BrokerEffects()
         self._proofs: list[ProvedCheckpoint] = []
-        self.counts: dict[tuple[str, int], int] = {}
+        self.counts = MessageCounts()
 
     def run(self) -> None:
         """Checks this replica alone. Damage becomes findings."""
@@ -286,8 +287,8 @@ class ReplicaCheck:
             if check._is_covered:
                 check._keys.take(columns.key_rows, places)
         self._report.messages += len(columns.rows)
-        for key, messages in columns.count_messages(self._topics):
-            self.counts[key] = self.counts.get(key, 0) + messages
+        for (topic, minute), messages in columns.count_messages(self._topics):
+            self.counts.add(topic, minute, messages)
 
     def _take_runs(self, checks: Sequence[ReplicaCheck]) -> None:
         """Gives the collected queue rows to the checks of the queues."""

@@ -15,7 +15,7 @@ from spark.audit import targets
 from spark.audit.targets import find_targets
 from spark.datasource.snapshots import find_snapshots
 from spark.errors import ReplicaError
-from spark.remote_file_system import RemoteFileSystem, open_file_system
+from spark.remote_file_system import RemoteFileSystem, open_file_system, open_one_file_system
 from store.verify import Finding, verify_replicas
 from tests.spark.snapshots import flip, write_group
 
@@ -173,3 +173,13 @@ def test_a_scheme_that_nobody_knows_is_told(replicas: list[Path]) -> None:
     upload(replicas)
     with pytest.raises(ReplicaError, match=r"^nosuch://bucket: this cannot be opened: "):
         open_file_system("nosuch://bucket")
+
+
+def test_equal_paths_of_two_stores_are_not_one_directory() -> None:
+    place = "?scheme=http&region=eu-west-1&endpoint_override=127.0.0.1"
+    here, there = (f"s3://key:secret@bucket/n0{place}:{port}" for port in (1, 2))
+    other = here.replace("/n0", "/n1")
+    assert open_one_file_system([here, other, here])[1] == ["bucket/n0", "bucket/n1", "bucket/n0"]
+    for paths in ([here, there], [here, other, there], [here, "/n0"], [URL, here]):
+        with pytest.raises(ReplicaError, match="lie on different file systems or stores"):
+            open_one_file_system(paths)

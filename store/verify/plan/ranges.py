@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeAlias
 from store.state.format_file import Identity
 from store.verify.files.directory_listing import Listing, without_queues
 from store.verify.findings import Finding
+from store.verify.log.message_counts import MessageCounts
 from store.verify.state.broker_state import BrokerEffects
 from store.verify.state.checkpoint_digest import StateDigest
 from store.verify.state.state_files import StateFiles
@@ -304,7 +305,7 @@ class RangeResult:
 
     * ``agreement``: a word for each replica of the group: ``same``, ``differs`` (from the majority;
       without one, from the others), ``damaged``, or ``behind`` if it takes no part.
-    * ``counts``: messages by topic and store time in minutes since 1970.
+    * ``counts``: messages by topic and store time.
     """
 
     number: int
@@ -316,4 +317,4 @@ class RangeResult:
     bytes_read: int
     agreement: tuple[str, ...]
     parts: tuple[ReplicaRange, ...]
-    counts: dict[tuple[str, int], int] = field(default_factory=dict)
+    counts: MessageCounts = field(default_factory=MessageCounts)

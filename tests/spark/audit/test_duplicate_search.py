@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import random
+import tracemalloc
+from collections import Counter
 from itertools import pairwise
 
 import pytest
 
 from simulator.engine.disk import SimulatedFileSystem
+from spark.audit import duplicate_search
 from spark.audit.duplicate_search import HASHES, DuplicateSearch
 from store.errors import DamagedError
 from store.message.batch import QueueRun
@@ -82,3 +86,52 @@ def test_a_key_index_that_misleads_is_damage(fs: SimulatedFileSystem) -> None:
     fs.cut(path, 200)
     with pytest.raises(DamagedError, match="rows are not"):
         search(fs, replica)
+
+
+@pytest.mark.parametrize(("rows", "records"), [(1 << 22, 1 << 16), (1 << 22, 3), (10, 3)])
+@pytest.mark.parametrize("seed", range(2))
+def test_how_much_is_read_at_once_changes_no_finding(
+    fs: SimulatedFileSystem, monkeypatch: pytest.MonkeyPatch, seed: int, rows: int, records: int
+) -> None:
+    monkeypatch.setattr(duplicate_search, "ROWS_AT_ONCE", rows)
+    monkeypatch.setattr(duplicate_search, "READ_AT_ONCE", records)
+    rng = random.Random(seed)
+    replica = Replica(fs)
+    sends: Counter[str] = Counter()
+    for offset in range(40):
+        unique = f"u{rng.randrange(30)}"
+        sends[unique] += 1
+        # Some have another message's unique key, or their own, among their keys.
+        keys = f"all u{rng.randrange(30)} {unique}"
+        replica.send([QueueRun("orders", 0, offset, [sent("orders", unique, keys)])])
+        if offset == 25:
+            replica.checkpoint()
+    replica.mark(39)
+    replica.close()
+    told = {one.expected.split()[1]: int(one.found.split()[0]) for one in search(fs, replica)}
+    assert told == {unique: count for unique, count in sends.items() if count > 1}
+
+
+def test_messages_that_share_a_key_are_not_all_in_memory(
+    fs: SimulatedFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(duplicate_search, "ROWS_AT_ONCE", 100, raising=False)
+    monkeypatch.setattr(duplicate_search, "READ_AT_ONCE", 10, raising=False)
+    replica = Replica(fs)
+    properties = b"KEYS\x01all\x02UNIQ_KEY\x01same\x02"
+    for offset in range(400):
+        body = offset.to_bytes(4, "big") * 1000
+        one = make_pending_message("orders", body, properties, born_timestamp=1, born_host=HOST)
+        replica.send([QueueRun("orders", 0, offset, [one])])
+    replica.checkpoint()
+    replica.mark(399)
+    replica.close()
+    plan = plan_audit(fs, [replica.directory], 20_000)
+    tracemalloc.start()
+    try:
+        (finding,) = DuplicateSearch(fs, plan.groups[0], 0).find(0, HASHES)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert finding.found.startswith("400 times")
+    assert peak < 400_000

@@ -222,10 +222,19 @@ def test_a_stream_goes_on_where_it_stopped(session: SparkSession, tmp_path: Path
 
     write_snapshot(root / "monday", "n0", entries=10)
     run()
-    write_snapshot(root / "tuesday", "n0", entries=14)
+    tuesday = write_snapshot(root / "tuesday", "n0", entries=14)
     run()
     run()
     assert [indexes for _, indexes in seen if indexes] == [[*range(10)], [*range(10, 14)]]
+    # The newest snapshot is deleted, and one is being made.
+    shutil.rmtree(tuesday)
+    wednesday = write_snapshot(root / "wednesday", "n0", entries=16)
+    manifest = (wednesday / "manifest.json").rename(tmp_path / "manifest.json")
+    run()
+    assert len([indexes for _, indexes in seen if indexes]) == 2
+    manifest.rename(wednesday / "manifest.json")
+    run()
+    assert [indexes for _, indexes in seen if indexes][2:] == [[14, 15]]
 
 
 @pytest.fixture
