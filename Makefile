@@ -22,15 +22,16 @@ CLIENTS := build/clients
 run: .venv/.compiled
 	@$(BIN)/dledger up $(ARGS)
 
-# Two workers. The tests of a file stay together, as they may share a cluster. Bytecode is written
-# whatever the environment says: otherwise each worker compiles all tests again, for 6 s of CPU.
-PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadfile
+# The tests of a file stay together, as they may share a cluster. Bytecode is written whatever the
+# environment says: otherwise each worker compiles all tests again, for 6 s of CPU.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --dist loadfile
 
+# Three workers keep two cores at work, as a test of real processes often only waits.
 test: check clients browser
-	$(PYTEST) $(ARGS)
+	$(PYTEST) -n 3 $(ARGS)
 
 quick: check
-	$(PYTEST) -q -m "not (processes or jvm or node or minutes)" --hypothesis-profile quick $(ARGS)
+	$(PYTEST) -n 2 -q -m "not (processes or jvm or node or minutes)" --hypothesis-profile quick $(ARGS)
 
 nightly: .venv/.run
 	$(BIN)/python -m simulator bugs --jobs 2

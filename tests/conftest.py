@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
 
 from broker.cli.local_cluster import port_layout
 from tests.support.virtual_network import NetworkedLoop
+from tests.support.work_shares import UnitScheduling, put_in_order
 
 settings.register_profile(
     "any machine",
@@ -100,6 +102,22 @@ def no_power_loss() -> Iterator[None]:
         for name in ("fsync", "fdatasync"):
             patch.setattr(os, name, os.fstat)
         yield
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """In a worker: the order in which workers take the tests."""
+    if worker:
+        put_in_order(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> UnitScheduling | None:
+    """Shares the tests out in that order, if files are shared out at all."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    config.option.loadscopereorder = False
+    return UnitScheduling(config, log)
 
 
 def pytest_collection_finish() -> None:

@@ -9,8 +9,6 @@ import pytest
 
 from tests.support.imports import circles, imports_of
 
-BROKER = imports_of("broker")
-
 FACE = "broker/client/__init__.py"
 """What programs import of the library: a room above the folders that it is made of."""
 
@@ -163,7 +161,7 @@ def room_of(file: str) -> str:
 
 def arrows() -> Iterator[tuple[str, str]]:
     """From each file of the broker to the files in other rooms that it imports."""
-    for file, imported in BROKER.items():
+    for file, imported in imports_of("broker").items():
         for other in imported:
             if other.startswith("broker/") and room_of(file) != room_of(other):
                 yield file, other
@@ -183,18 +181,18 @@ def test_the_table_has_every_room_and_points_down_alone() -> None:
     for room, known in ROOMS.items():
         assert known <= lower, f"{room} knows {known - lower}, which do not lie below it"
         lower.add(room)
-    assert {room_of(file) for file, imported in BROKER.items() if imported} <= lower
+    assert {room_of(file) for file, imported in imports_of("broker").items() if imported} <= lower
 
 
 def test_no_files_import_each_other_in_a_circle() -> None:
-    assert not circles(BROKER)
+    assert not circles(imports_of("broker"))
 
 
 @pytest.mark.parametrize("server", SERVERS)
 def test_a_server_never_loads_the_client_library(server: str) -> None:
     reached, waiting = {server}, [server]
     while waiting:
-        more = BROKER.get(waiting.pop(), frozenset()) - reached
+        more = imports_of("broker").get(waiting.pop(), frozenset()) - reached
         reached |= more
         waiting += more
     assert not [file for file in reached if file.startswith("broker/client/")]

@@ -17,12 +17,13 @@ import pytest
 
 from broker.cli.command_line import run_command
 from broker.cli.local_cluster.local_cluster import LocalCluster, design_cluster, open_cluster
-from broker.cli.local_cluster.managed_processes import end_processes
+from broker.cli.local_cluster.managed_processes import Starter, end_processes, execute
 from broker.cli.local_cluster.port_layout import Ports
 from broker.cli.local_cluster.readiness import wait_until_answering, wait_until_serving
 from broker.cluster_admin.admin_client import run_admin
 from broker.cluster_admin.cluster_view import GroupView, view_groups
 from broker.config.node_config import NodeConfig
+from tests.cluster.server_starter import server_starter
 from tests.support.free_ports import free_member
 
 T = TypeVar("T", str, bytes)
@@ -176,12 +177,14 @@ def start_cluster(
     nodes: int = 3,
     secured_peers: str = "off",
     tls: str = "permissive",
+    starter: Starter = execute,
     **settings: int | str,
 ) -> RunningCluster:
     """Starts a new cluster and waits until it serves; ``settings`` are of every ``node.toml``.
 
     ``secured``: with access control, ``tls`` on the ports of clients, and ``secured_peers`` is then
-    TLS between nodes. ``$DLEDGER_PROFILE`` must be :func:`admin_profile`.
+    TLS between nodes. ``$DLEDGER_PROFILE`` must be :func:`admin_profile`. ``starter`` starts the
+    processes: with limits and variables of this one, unless it forks them.
     """
     design_cluster(directory, nodes=nodes, ports=Ports(0, 0, 0)).write()
     for path in directory.glob("*/*/node.toml"):
@@ -196,7 +199,7 @@ def start_cluster(
         _secure(directory, secured_peers, tls)
     local = open_cluster(directory)
     try:
-        local.start()
+        local.start(starter)
         wait_until_serving(local)
     except BaseException:  # Ctrl-C and pytest's own outcomes too: no process may stay behind
         local.stop()
@@ -246,7 +249,7 @@ def free_address() -> str:
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[RunningCluster]:
     """A group of three that serves. Processes that still run at the end are stopped by pid."""
-    running = start_cluster(tmp_path / "data")
+    running = start_cluster(tmp_path / "data", starter=server_starter().start)
     yield running
     running.stop()
 
@@ -265,7 +268,8 @@ def secured_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runnin
 @pytest.fixture(scope="module")
 def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
     """A cluster for all tests of a module. They use topics of their own, and leave it running."""
-    running = start_cluster(tmp_path_factory.mktemp("shared") / "data")
+    data = tmp_path_factory.mktemp("shared") / "data"
+    running = start_cluster(data, starter=server_starter().start)
     yield running
     running.stop()
 

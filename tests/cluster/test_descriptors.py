@@ -26,6 +26,10 @@ FILES = 400
 peers; clients get the rest."""
 
 CLIENTS = FILES // 4
+BURST = 50
+"""Connections that are opened at once. Those that a server has not accepted fill its backlog, and
+then the kernel tries again only after a second."""
+
 SECONDS = 40.0
 LINES = 200
 SETTINGS: dict[str, Any] = {
@@ -96,7 +100,9 @@ def is_open(connection: socket.socket) -> bool:
 
 def connect_many(stack: ExitStack, address: tuple[str, int], count: int) -> list[socket.socket]:
     connections = []
-    for _ in range(count):
+    for number in range(count):
+        if number % BURST == 0:
+            time.sleep(0.02)
         connection = stack.enter_context(socket.socket())
         connection.settimeout(5)
         try:

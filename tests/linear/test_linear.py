@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -74,14 +75,15 @@ def test_whatever_is_named_as_no_decoder_is_there(counted: dict[str, Any]) -> No
     assert set(counted["elsewhere"]) <= decoders_of_the_product()
 
 
-def decoders_of_the_product() -> set[str]:
+@cache
+def decoders_of_the_product() -> frozenset[str]:
     """Functions that are called like one, by their names with their modules."""
     found: set[str] = set()
     for room in ROOMS:
         for path in (PRODUCT / room).rglob("*.py"):
             module = path.relative_to(PRODUCT).with_suffix("").as_posix().replace("/", ".")
             _collect(ast.parse(path.read_text()), module.removesuffix(".__init__"), found)
-    return found
+    return frozenset(found)
 
 
 def _collect(node: ast.AST, scope: str, found: set[str]) -> None:

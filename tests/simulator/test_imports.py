@@ -18,7 +18,6 @@ BOTTOM_UP = (
 """A folder may know those before it. Folders of one line do not know each other."""
 
 LEVELS = {folder: level for level, folders in enumerate(BOTTOM_UP) for folder in folders}
-IMPORTS = imports_of("simulator")
 
 
 def folder_of(file: str) -> str:
@@ -30,7 +29,7 @@ def folder_of(file: str) -> str:
 def test_each_folder_knows_only_those_below_it() -> None:
     upward = [
         f"{file} imports {other}"
-        for file, known in IMPORTS.items()
+        for file, known in imports_of("simulator").items()
         for other in known
         if (here := LEVELS.get(folder_of(file))) is not None
         and (there := LEVELS.get(folder_of(other))) is not None
@@ -38,9 +37,9 @@ def test_each_folder_knows_only_those_below_it() -> None:
         and there >= here
     ]
     assert not upward
-    folders = {folder_of(file) for file in IMPORTS if file.count("/") > 1}
+    folders = {folder_of(file) for file in imports_of("simulator") if file.count("/") > 1}
     assert folders == LEVELS.keys()
 
 
 def test_no_files_import_each_other_in_a_circle() -> None:
-    assert not [circle for circle in circles(IMPORTS) if len(circle) > 1]
+    assert not [circle for circle in circles(imports_of("simulator")) if len(circle) > 1]

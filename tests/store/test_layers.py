@@ -6,8 +6,6 @@ import pytest
 
 from tests.support.imports import circles, imports_of, room_of
 
-STORE = imports_of("store")
-
 BOTTOM = {"store/errors.py", "store/quoting.py", "store/field_checks.py"}
 """What every folder may know."""
 
@@ -52,7 +50,7 @@ CHECKED_FILES = {"store/recovery/snapshot_install.py"}
 
 @pytest.mark.parametrize("room", KNOWN)
 def test_a_folder_of_the_store_knows_only_what_lies_below_it(room: str) -> None:
-    for file, imported in STORE.items():
+    for file, imported in imports_of("store").items():
         if room_of(file) == room:
             strange = {
                 other
@@ -67,7 +65,7 @@ def test_a_folder_of_the_check_knows_those_before_it_and_nothing_that_opens_a_re
     room: str,
 ) -> None:
     known = {*CHECKED, *VERIFY[: VERIFY.index(room) + 1]}
-    for file, imported in STORE.items():
+    for file, imported in imports_of("store").items():
         if room_of(file) == room:
             rest = imported - BOTTOM - VERIFY_BOTTOM - CHECKED_FILES
             strange = {other for other in rest if room_of(other) not in known}
@@ -76,13 +74,13 @@ def test_a_folder_of_the_check_knows_those_before_it_and_nothing_that_opens_a_re
 
 
 def test_every_folder_of_the_store_has_its_place() -> None:
-    assert {room_of(file) for file in STORE} == {*KNOWN, *VERIFY}
+    assert {room_of(file) for file in imports_of("store")} == {*KNOWN, *VERIFY}
 
 
 def test_no_files_of_the_store_import_each_other_in_a_circle() -> None:
-    assert circles(STORE) == []
+    assert circles(imports_of("store")) == []
 
 
 def test_the_store_knows_no_consensus_and_no_broker() -> None:
-    others = {file for imported in STORE.values() for file in imported}
+    others = {file for imported in imports_of("store").values() for file in imported}
     assert {file.partition("/")[0] for file in others} == {"store"}

@@ -8,6 +8,7 @@
 - ``frames``: decodes a whole frame of the remoting protocol.
 - ``imports``: which file imports which, for tests of layers.
 - ``command_reference``: makes the page of the commands.
+- ``work_shares``: which worker of ``make test`` takes which file, and in which order.
 - ``search_effort``: how long random tests search.
 
 The fixtures of a folder are in its ``conftest.py``: ``tests/broker`` has ``broker``, ``site`` (its

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
 
-def imports_of(package: str) -> dict[str, frozenset[str]]:
+@cache
+def imports_of(package: str) -> Mapping[str, frozenset[str]]:
     """For each file of the package the files of this repository that it imports.
 
-    Files are named by their paths, as ``store/log/entry.py``.
+    Files are named by their paths, as ``store/log/entry.py``. Call it in a test: a module that is
+    imported would read all files of the package in each worker.
     """
     return {
         path.relative_to(ROOT).as_posix(): frozenset(_imported(path))
@@ -42,7 +46,7 @@ def _file_of(name: str) -> str | None:
     return None
 
 
-def circles(imports: dict[str, frozenset[str]]) -> list[list[str]]:
+def circles(imports: Mapping[str, frozenset[str]]) -> list[list[str]]:
     """Files that import each other, directly or through others. Each circle comes once."""
     reached: dict[str, set[str]] = {}
     for start in imports:
