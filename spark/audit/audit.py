@@ -32,7 +32,7 @@ from store.verify import (
     plan_audit,
 )
 from store.verify.derived_files import check_derived
-from store.verify.log.message_counts import MessageCounts
+from store.verify.plan.message_counts import MessageCounts
 from store.verify.plan.replica_identities import distinct_directories
 from store.verify.plan.replica_locks import lock_replicas, without_unlocked
 

@@ -8,7 +8,7 @@ from html import escape
 
 from spark.audit.audit import GroupAudit
 from store.verify import RangeResult
-from store.verify.log.message_counts import MessageCounts
+from store.verify.plan.message_counts import MessageCounts
 
 WIDTH = 1000
 LABEL = 130

@@ -10,7 +10,7 @@ from store.io.filesystem import ReadableFileSystem
 from store.verify.files.audit_files import AuditFiles
 from store.verify.files.read_buffers import Buffers
 from store.verify.findings import UNKNOWN_REPLICA, Finding
-from store.verify.log.message_counts import MessageCounts
+from store.verify.plan.message_counts import MessageCounts
 from store.verify.plan.ranges import (
     GroupPlan,
     RangePlan,

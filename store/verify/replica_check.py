@@ -24,9 +24,9 @@ from store.verify.log.log_commands import (
     commands_of,
 )
 from store.verify.log.log_walk import DamagedLogWalk, LogWalk
-from store.verify.log.message_counts import MessageCounts
 from store.verify.log.queue_row_runs import QueueRowRuns
 from store.verify.named_entries_check import NamedEntriesCheck
+from store.verify.plan.message_counts import MessageCounts
 from store.verify.plan.ranges import (
     Border,
     ProvedCheckpoint,

@@ -8,8 +8,10 @@ import socket
 import subprocess
 import time
 import urllib.request
+from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -22,7 +24,8 @@ from tests.support.free_ports import free_member
 
 MOTO = Path(__file__).parents[2] / "build/clients/moto/bin/moto_server"
 START_SECONDS = 60.0
-LINE = "x" * 100_000
+LINE = b64encode(Random(1).randbytes(75_000)).decode()
+"""It stays large: a client compresses what shrinks, in so far as it has the time."""
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ the table.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import dledger.node.linearizable_reads
@@ -198,9 +199,11 @@ def damaged_members_relied_on(patch: Patch) -> None:
 
 
 def new_disk_counts_at_once(patch: Patch) -> None:
-    def noted(changes: ConfigurationChanger, found: Configuration, _now: float) -> dict[str, int]:
+    def noted(
+        changes: ConfigurationChanger, found: Configuration, peers: Sequence[str], _now: float
+    ) -> dict[str, int]:
         told = {changes._node: changes._incarnation}
-        for peer in changes._quorum_tracker.peers():
+        for peer in peers:
             progress = changes._replicator.peers[peer]
             if progress.incarnation:
                 told[peer] = progress.incarnation
@@ -214,9 +217,8 @@ def new_disk_counts_at_once(patch: Patch) -> None:
 
 
 def those_who_leave_are_not_told(patch: Patch) -> None:
-    def at_once(changes: ConfigurationChanger, now: float) -> None:
-        staying = changes._quorum_tracker.peers()
-        changes._replicator.set_peers(staying, changes._connected, now)
+    def at_once(changes: ConfigurationChanger, members: Sequence[str], now: float) -> None:
+        changes._replicator.set_peers(members, changes._connected, now)
 
     patch.set(ConfigurationChanger, "_part", at_once)
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from spark.report.charts import BINS, messages_over_time, topic_totals
-from store.verify.log.message_counts import MessageCounts
+from store.verify.plan.message_counts import MessageCounts
 
 
 @pytest.mark.parametrize("most", [1 << 16, 200, 40])

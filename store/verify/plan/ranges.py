@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 from store.state.format_file import Identity
 from store.verify.files.directory_listing import Listing, without_queues
 from store.verify.findings import Finding
-from store.verify.log.message_counts import MessageCounts
+from store.verify.plan.message_counts import MessageCounts
 from store.verify.state.broker_state import BrokerEffects
 from store.verify.state.checkpoint_digest import StateDigest
 from store.verify.state.state_files import StateFiles

@@ -165,7 +165,7 @@ async def compare(
         (Sent(properties={"TIMER_DELAY_SEC": "9"}), "rmq_sys_wheel_timer", "REAL_QID\x011\x02"),
         (Sent(properties=HALF), "RMQ_SYS_TRANS_HALF_TOPIC", "REAL_QID\x011\x02"),
         (Sent(topic="%RETRY%g", queue_id=0), "%RETRY%g", ""),
-        (Sent(topic="%RETRY%once", queue_id=0), "%DLQ%once", "DELAY\x010\x02"),
+        (Sent(topic="%RETRY%once", queue_id=0), "%RETRY%once", ""),
     ],
 )
 async def test_a_message_is_stored_alike(

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from store.verify.log.message_counts import TIMES_MIN, MessageCounts
+from store.verify.plan.message_counts import TIMES_MIN, MessageCounts
 
 YEAR = 365 * 24 * 60
 
