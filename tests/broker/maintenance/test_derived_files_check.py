@@ -38,15 +38,23 @@ def restore(replica: sample_replica.Replica) -> None:
     )
 
 
-def test_good_rows_stay_when_an_entry_between_them_is_damaged(
+def restored(
     monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The rows behind the gap do not follow those before it."""
+) -> tuple[SimulatedFileSystem, sample_replica.Replica]:
+    """A disk with the sample replica, whose ConsumeQueues have one file each, and its broker."""
     monkeypatch.setattr(sample_replica, "ROWS_PER_FILE", ROWS_PER_FILE)
     fs = SimulatedFileSystem(Random(1))
     sample_replica.write_replica(fs)
     replica = sample_replica.Replica(fs)
     restore(replica)
+    return fs, replica
+
+
+def test_good_rows_stay_when_an_entry_between_them_is_damaged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The rows behind the gap do not follow those before it."""
+    fs, replica = restored(monkeypatch)
     replica.keys.restore(1 << 62)
     store = replica.store
     files = [path for path in fs.files() if "/consumequeue/" in path]
@@ -65,11 +73,7 @@ def test_good_rows_stay_when_an_entry_between_them_is_damaged(
 def test_a_block_is_made_again_once_all_its_entries_are_whole(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sample_replica, "ROWS_PER_FILE", ROWS_PER_FILE)
-    fs = SimulatedFileSystem(Random(1))
-    sample_replica.write_replica(fs)
-    replica = sample_replica.Replica(fs)
-    restore(replica)
+    fs, replica = restored(monkeypatch)
     replica.keys.restore(1 << 62)
     store = replica.store
     path = next(path for path in fs.files() if "/consumequeue/orders/0/" in path)
@@ -139,11 +143,7 @@ def test_a_lost_file_whose_first_rows_have_expired_gets_the_checksum_of_what_sta
 def test_a_block_for_which_there_is_no_room_is_made_again_once_there_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sample_replica, "ROWS_PER_FILE", ROWS_PER_FILE)
-    fs = SimulatedFileSystem(Random(1))
-    sample_replica.write_replica(fs)
-    replica = sample_replica.Replica(fs)
-    restore(replica)
+    fs, replica = restored(monkeypatch)
     replica.keys.restore(1 << 62)
     store = replica.store
     path = next(path for path in fs.files() if "/consumequeue/orders/0/" in path)
@@ -203,11 +203,7 @@ def test_two_checks_that_read_the_log_in_turns_do_not_disturb_each_other(
     monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     """A pass, and the comparison that a reader asked for. What both find is told once."""
-    monkeypatch.setattr(sample_replica, "ROWS_PER_FILE", ROWS_PER_FILE)
-    fs = SimulatedFileSystem(Random(1))
-    sample_replica.write_replica(fs)
-    replica = sample_replica.Replica(fs)
-    restore(replica)
+    fs, replica = restored(monkeypatch)
     store = replica.store
     path = next(path for path in fs.files() if f"/{kind}/" in path)
     before = fs.visible_bytes(path)

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from random import Random
-
 import pytest
 from crc32c import crc32c
 
 from broker.maintenance.queue_blocks_check import QueueBlocksCheck
-from simulator.engine.disk import SimulatedFileSystem
-from store.index.queue_rows import ROWS_PER_FILE
 from store.state.machine_state import decode_machine_state
-from tests.broker.maintenance.test_derived_files_check import restore
-from tests.store import sample_replica
+from tests.broker.maintenance.test_derived_files_check import restored
 
 
 @pytest.mark.parametrize("damage", ["unreadable", "lost", ""])
@@ -20,11 +15,7 @@ def test_what_the_disk_cannot_read_is_overwritten(
     monkeypatch: pytest.MonkeyPatch, damage: str
 ) -> None:
     """A file that is missing is none: a refill brings no expired rows."""
-    monkeypatch.setattr(sample_replica, "ROWS_PER_FILE", ROWS_PER_FILE)
-    fs = SimulatedFileSystem(Random(1))
-    sample_replica.write_replica(fs)
-    replica = sample_replica.Replica(fs)
-    restore(replica)
+    fs, replica = restored(monkeypatch)
     checkpoint = replica.store.recovered.checkpoint
     assert checkpoint is not None
     queue = replica.queues.get("orders", 0)
