@@ -77,19 +77,20 @@ class CommitLog:
             return
         writes = lay_out(entries, self.end, self.segment_size)
         end = entries[-1].end
+        zeros_ahead = self._room.needs_zeros
         try:
             for position, data in writes:
                 segment = self._segment_of(position)
                 self._dirty[segment.start] = segment
-                segment.append(data, position - segment.start)
+                segment.append(data, position - segment.start, zeros_ahead=self._room.needs_zeros)
         except OSError as error:
             if error.errno not in OUT_OF_SPACE:
                 raise
             self._refused = True
             missing = end - self.end
             raise DiskFullError(f"{self.directory}: no room for {missing} bytes") from error
+        self._room.count(end - self.end)
         self.end = end
-        self._room.appends += 1
 
     def begin_append(
         self,
@@ -116,13 +117,15 @@ class CommitLog:
 
         def ended(error: OSError | None) -> None:
             if error is None:
+                self._room.count(end - position)
                 self.end = end
-                self._room.appends += 1
                 written()
                 self.synced_end = end
             then(error)
 
-        return segment.begin_append(writes[0][1], position - segment.start, ended)
+        return segment.begin_append(
+            writes[0][1], position - segment.start, ended, zeros_ahead=self._room.needs_zeros
+        )
 
     def sync(self) -> None:
         """All that was appended is durable on return. Every ``OSError`` is final."""

@@ -17,10 +17,14 @@ from __future__ import annotations
 ZEROED_AHEAD = 32 << 20
 """Bytes: enough for a second of heavy load, and little enough that a node that starts does not fill
 its disk's queue with zeros."""
-LARGE_APPEND = 128 << 10
+LARGE_APPEND = 256 << 10
 """Bytes of an append, on average, from which room is only reserved."""
 APPENDS_AHEAD = 16
-"""How much room is reserved, in appends. Small appends that follow are slower there."""
+"""How much room is reserved, in appends."""
+SMALL_IN_A_ROW = 16
+"""After so many small appends the room that was reserved for large ones gets zeros, a step before
+each append that has none. So a large append now and then costs no more than a step of zeros for
+each 16 small ones."""
 
 
 class RoomAhead:
@@ -28,7 +32,7 @@ class RoomAhead:
 
     def __init__(self) -> None:
         self.appends = 0
-        """Counted by whoever appends."""
+        self._small = 0
         self.reserved = 0
         """Bytes to reserve ahead; 0 where zeros are written instead."""
         self._sampled: tuple[int, int] | None = None
@@ -38,6 +42,16 @@ class RoomAhead:
     def size(self) -> int:
         """How far the room runs ahead of the log's end."""
         return self.reserved or ZEROED_AHEAD
+
+    @property
+    def needs_zeros(self) -> bool:
+        """Whether room that is only reserved should get zeros before it is used."""
+        return self._small >= SMALL_IN_A_ROW
+
+    def count(self, size: int) -> None:
+        """Counts an append of so many bytes; called by whoever appends."""
+        self.appends += 1
+        self._small = self._small + 1 if size < LARGE_APPEND else 0
 
     def sample(self, end: int) -> None:
         """Looks at the appends since the last time. ``end`` is the log's."""

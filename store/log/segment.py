@@ -4,8 +4,9 @@ A segment file is named by the position of its first byte. It is filled with rea
 entries are written into it, because a sync that need not grow the file is much cheaper. Zeros are
 written in steps of 1 MiB, each synced, by a background thread: a sync of entries in the same file
 waits for no more than one step. Where appends are large, the zeros would cost more than they save.
-There the room ahead is only reserved, and reads as zeros (:meth:`Segment.allocate`). Where that
-thread lags, writes of entries grow the file themselves: correct, and slower.
+There the room ahead is only reserved, and reads as zeros (:meth:`Segment.allocate`). Small appends
+that follow write the zeros there themselves, a step at a time. Where the background thread lags,
+writes of entries grow the file: correct, and slower.
 
 Threads: the storage thread writes entries while the background thread extends the same file.
 ``zeroed_end`` divides the two: below it only the storage thread writes, without a lock; at and
@@ -57,6 +58,8 @@ class Segment:
         self.size = size
         self.direct = direct and size % BLOCK_SIZE == 0
         self.zeroed_end = 0
+        self._reserved = (0, 0)
+        """The offsets between which the room ahead may be reserved only."""
         self.name_durable = False
 
     def create(self) -> None:
@@ -91,10 +94,13 @@ class Segment:
         if file is not None:
             file.close()
 
-    def append(self, data: Bytes, offset: int) -> None:
-        """Writes ``data`` at the end of the log: nothing but zeros lies behind it."""
+    def append(self, data: Bytes, offset: int, *, zeros_ahead: bool = False) -> None:
+        """Writes ``data`` at the end of the log: nothing but zeros lies behind it. With
+        ``zeros_ahead``, room behind it that is only reserved gets a step of zeros before."""
         end = offset + len(data)
         if end <= self.zeroed_end:
+            if zeros_ahead and self._is_reserved(offset, end):
+                self._zero_reserved(end)
             self._append(self.file, data, offset)
             return
         with self._growing:
@@ -102,15 +108,22 @@ class Segment:
             self.zeroed_end = max(self.zeroed_end, end)
 
     def begin_append(
-        self, data: Bytes, offset: int, then: Callable[[OSError | None], None]
+        self,
+        data: Bytes,
+        offset: int,
+        then: Callable[[OSError | None], None],
+        *,
+        zeros_ahead: bool = False,
     ) -> bool:
         """Begins to append and sync, where that needs no other step; see :class:`File`."""
         file = self._file
+        end = offset + len(data)
         return (
             self.direct
             and self.name_durable
             and file is not None
-            and offset + len(data) <= self.zeroed_end
+            and end <= self.zeroed_end
+            and not (zeros_ahead and self._is_reserved(offset, end))
             and file.begin_append(data, offset, then)
         )
 
@@ -152,6 +165,8 @@ class Segment:
                 end += -end % BLOCK_SIZE
             if begin < end and not file.allocate(end - begin, begin):
                 return False
+            if begin < end:
+                self._reserved = (begin, end)
             self.zeroed_end = max(begin, end)
         file.datasync()
         self._sync_name()
@@ -171,6 +186,20 @@ class Segment:
         if begin == end and read_until_unreadable(self.file, within, begin - within)[1] is not None:
             # Or nothing could be appended to what it held.
             overwrite_whole_blocks(self.file, b"", begin)
+
+    def _is_reserved(self, offset: int, end: int) -> bool:
+        first, last = self._reserved
+        return offset < last and end > first
+
+    def _zero_reserved(self, end: int) -> None:
+        """Writes a step of zeros from the first whole block behind ``end`` on."""
+        with self._growing:
+            last = self._reserved[1]
+            begin = end + -end % BLOCK_SIZE
+            zeroed = min(begin + ZERO_STEP, last)
+            if begin < zeroed:
+                self._append(self.file, _ZEROS[: zeroed - begin], begin)
+            self._reserved = (zeroed, last) if zeroed < last else (0, 0)
 
     def _append(self, file: File, data: Bytes, offset: int) -> None:
         if self.direct:

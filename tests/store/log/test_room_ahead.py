@@ -5,13 +5,21 @@ from __future__ import annotations
 import ctypes
 import errno
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from store.io import os_filesystem
+from store.io.filesystem import BLOCK_SIZE, Bytes, File
 from store.io.os_filesystem import OsFileSystem
-from store.log import room_ahead
-from store.log.room_ahead import APPENDS_AHEAD, LARGE_APPEND, ZEROED_AHEAD, RoomAhead
+from store.log import room_ahead, segment
+from store.log.room_ahead import (
+    APPENDS_AHEAD,
+    LARGE_APPEND,
+    SMALL_IN_A_ROW,
+    ZEROED_AHEAD,
+    RoomAhead,
+)
 from store.replica import ReplicaStore, StoreConfig
 from tests.store.small_logs import Writer, contents, data_of
 
@@ -35,6 +43,16 @@ def test_room_is_reserved_while_appends_are_large() -> None:
         end += size
         room.sample(end)
         assert (room.reserved, room.size) == (reserved, reserved or ZEROED_AHEAD)
+
+
+def test_reserved_room_needs_zeros_after_small_appends_in_a_row() -> None:
+    room = RoomAhead()
+    for _ in range(2):
+        for _ in range(SMALL_IN_A_ROW):
+            assert not room.needs_zeros
+            room.count(LARGE_APPEND - 1)
+        assert room.needs_zeros
+        room.count(LARGE_APPEND)
 
 
 @pytest.fixture
@@ -95,3 +113,47 @@ def test_where_room_cannot_be_reserved_zeros_are_written(
     for file in (tmp_path / "commitlog").iterdir():
         assert file.stat().st_blocks * 512 >= file.stat().st_size
     store.close()
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("direct", [True, False])
+def test_small_appends_write_zeros_into_reserved_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, direct: bool
+) -> None:
+    """In steps, and never over an entry."""
+    step = 2 * BLOCK_SIZE
+    monkeypatch.setattr(room_ahead, "LARGE_APPEND", 8192)
+    monkeypatch.setattr(room_ahead, "SMALL_IN_A_ROW", 3)
+    monkeypatch.setattr(segment, "ZERO_STEP", step)
+    zeros = _zeros_in_reserved_room(monkeypatch)
+    rng, writer = Random(seed), Writer(SEGMENT)
+    config = StoreConfig("broker-a", "n0", SEGMENT, min_free_bytes=0, direct=direct)
+    store = ReplicaStore.open(OsFileSystem(), str(tmp_path), config)
+    store.save_hard_state(1, "")
+    for _ in range(30):
+        for size in [9000] * rng.randint(1, 4) + [rng.randint(1, 3000)] * rng.randint(0, 12):
+            store.append(writer.make_many(1, size))
+            store.sync()
+            if rng.random() < 0.5:
+                store.preallocate_next()
+    assert len(zeros) > 4
+    assert max(zeros) == step
+    assert contents(store) == data_of(writer.entries)
+    store.close()
+    again = ReplicaStore.open(OsFileSystem(), str(tmp_path), config)
+    assert contents(again) == data_of(writer.entries)
+    again.close()
+
+
+def _zeros_in_reserved_room(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The sizes of all zeros that are written below the end of a file."""
+    sizes: list[int] = []
+    append = segment.Segment._append
+
+    def appended(of: segment.Segment, file: File, data: Bytes, offset: int) -> None:
+        if offset + len(data) <= of.zeroed_end and not any(data):
+            sizes.append(len(data))
+        append(of, file, data, offset)
+
+    monkeypatch.setattr(segment.Segment, "_append", appended)
+    return sizes
