@@ -29,6 +29,7 @@ from dledger.node.state_divergence import StateDivergence
 from dledger.raft.configuration import Configuration
 from dledger.raft.core import Raft
 from dledger.raft.messages import AppendRequest
+from dledger.raft.raft_state import Role
 from dledger.raft.ready import NOTHING, Write
 from dledger.wire.service_messages import (
     CheckpointRequest,
@@ -48,6 +49,8 @@ log = logging.getLogger(__name__)
 
 TIMER_SECONDS = 0.001
 """The shortest time that uvloop waits."""
+
+_LEADER = Role.LEADER  # after each event, and Python 3.11 takes 50 ns to find a member of an Enum
 
 
 class CoreDriver:
@@ -213,7 +216,14 @@ class CoreDriver:
             self._members_changed()
         if self._applier.applied_index < core.raft_log.commit_index:
             self._applier.apply_after(ready)
-        if self._announcer.outdated or self._membership.busy:
+        state, known = core.raft_state, self._announcer.leadership
+        if (
+            state.leader != known.leader
+            or state.term != known.term
+            or state.role is not known.role
+            or (known.role is _LEADER and not known.serving)
+            or self._membership.busy
+        ):
             self._announce()
         for answer in ready.read_indexes:
             self._reads.answered(answer)

@@ -39,17 +39,6 @@ class LeadershipAnnouncer:
         self._led_by: tuple[str, int] | None = None
         self._logged: tuple[Role | None, str | None] = (Role.FOLLOWER, "")
 
-    @property
-    def outdated(self) -> bool:
-        """Whether the core may know otherwise by now."""
-        raft_state, known = self._raft_state, self.leadership
-        return (
-            raft_state.role is not known.role
-            or raft_state.term != known.term
-            or raft_state.leader != known.leader
-            or (raft_state.role is Role.LEADER and not known.serving)
-        )
-
     def announce(self) -> None:
         """Announces who leads, if that has changed. The proposals of a leadership that ended are
         dropped first."""

@@ -32,11 +32,8 @@ class Membership:
         self._loop = loop
         self._change: tuple[int, int, Callable[[Configuration], bool], Done] | None = None
         self._transfer: tuple[str, Done] | None = None
-
-    @property
-    def busy(self) -> bool:
-        """Whether anybody waits."""
-        return self._change is not None or self._transfer is not None
+        self.busy = False
+        """Whether anybody waits, or did so when :meth:`looked` was called last."""
 
     def add_learner(self, node: str, address: MemberAddress, done: Done) -> None:
         """``done(None)`` when the learner is one. Raises :class:`~dledger.errors.ProposeError`
@@ -62,6 +59,7 @@ class Membership:
         timeout."""
         self._core.transfer_leadership(target, self._loop.time())
         self._transfer = (target, done)
+        self.busy = True
         self._advance()
 
     def _check_free(self) -> None:
@@ -71,6 +69,7 @@ class Membership:
 
     def _begun(self, index: int, holds: Callable[[Configuration], bool], done: Done) -> None:
         self._change = (index, self._core.term, holds, done)
+        self.busy = True
         self._advance()
 
     def applied(self, index: int) -> None:
@@ -122,10 +121,12 @@ class Membership:
                 done(None)
             else:
                 done(OutcomeUnknownError(index, term))
+        self.busy = self._change is not None or self._transfer is not None
 
     def close(self) -> None:
         """The node stops."""
         core = self._core
+        self.busy = False
         if self._transfer is not None:
             _, done = self._transfer
             self._transfer = None

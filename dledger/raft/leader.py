@@ -147,12 +147,11 @@ class LeaderState:
 
     def deadline(self) -> float:
         """When :meth:`tick` is due next."""
-        due = min(self.replicator.deadline(), self._quorum_check_at)
-        return (
-            due
-            if self.leadership_transfer.target is None
-            else min(due, self.leadership_transfer.ends_at)
-        )
+        due = self.replicator.due_at
+        due = min(due, self._quorum_check_at)
+        if self.leadership_transfer.target is not None:
+            due = min(due, self.leadership_transfer.ends_at)
+        return due
 
     def tick(self, now: float) -> None:
         """Acts on what is due."""

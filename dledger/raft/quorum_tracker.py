@@ -60,11 +60,13 @@ class QuorumTracker:
         return self._health.is_intact(member)
 
     def quorum_index(self) -> int:
-        """The highest index that a majority holds durably; the leader's own disk is one of them."""
+        """The highest index that a majority holds durably, where that is above the commit index;
+        otherwise any index below. The leader's own disk is one of them."""
+        commit_index = self._raft_log.commit_index
         held = {
             peer: progress.match_index
             for peer, progress in self._replicator.peers.items()
-            if self.counts(peer)
+            if progress.match_index > commit_index and self.counts(peer)
         }
         held[self._node] = self._raft_log.durable_index
         return joint_quorum_index(self.configuration.quorums, held)

@@ -13,7 +13,7 @@ from dledger.raft.messages import (
     Heartbeat,
     HeartbeatResponse,
 )
-from dledger.raft.progress import Progress, ProgressState
+from dledger.raft.progress import PROBE, REPLICATE, Progress
 from dledger.raft.ready import ReadyBuilder
 from dledger.raft.replication_evidence import MemberEvidence
 from store.log.entry import Entry
@@ -40,6 +40,8 @@ class Replicator:
         self._ready_builder = ready_builder
         self._config = config
         self.heartbeat_at = now
+        self.due_at = now
+        """When :meth:`tick` has something to do."""
         self._notice_at: float | None = None
         self._notice_index = -1
         self.round = 0
@@ -88,10 +90,7 @@ class Replicator:
         progress.heard_at = now
         if answer.rejected_index <= progress.match_index:
             return
-        if (
-            progress.state is ProgressState.PROBE
-            and answer.rejected_index != progress.next_index - 1
-        ):
+        if progress.state is PROBE and answer.rejected_index != progress.next_index - 1:
             return
         meeting = self._log.last_index_not_above(answer.hint_index, answer.hint_term)
         progress.probe_from(meeting + 1)
@@ -176,11 +175,13 @@ class Replicator:
     def replicate(self, peer: str, commit_index: int, now: float) -> None:
         """Sends entries from the follower's next index on, from memory or after a read."""
         progress, log = self.peers[peer], self._log
-        while progress.may_send():
+        while True:
             first = progress.next_index
             if first > log.last_index and (
-                progress.state is ProgressState.REPLICATE or progress.match_index == first - 1
+                progress.state is REPLICATE or progress.match_index == first - 1
             ):
+                return
+            if not progress.may_send():
                 return
             if first < log.first_index or log.term_at(first - 1) is None:
                 return  # the follower needs entries that retention removed
@@ -237,12 +238,7 @@ class Replicator:
         if self._notice_at is None:
             self._notice_at = now + self._config.commit_notice_seconds
             self._notice_index = commit_index
-
-    def deadline(self) -> float:
-        """When :meth:`tick` has something to do."""
-        if self._notice_at is None or self._notice_at > self.heartbeat_at:
-            return self.heartbeat_at
-        return self._notice_at
+            self.due_at = min(self.heartbeat_at, self._notice_at)
 
     def tick(
         self, commit_index: int, now: float, evidence: tuple[MemberEvidence, ...] = ()
@@ -262,6 +258,12 @@ class Replicator:
                 self.committed(commit_index, now)
         if beats:
             self.beat(commit_index, now, evidence)
+        else:
+            self._set_due()
+
+    def _set_due(self) -> None:
+        notice = self._notice_at
+        self.due_at = self.heartbeat_at if notice is None else min(self.heartbeat_at, notice)
 
     def beats(self, now: float) -> bool:
         """Whether :meth:`tick` sends heartbeats: they are due, or nearly so when a notice is."""
@@ -288,6 +290,7 @@ class Replicator:
     ) -> None:
         """Sends heartbeats, the next of which are due after a whole interval again."""
         self.heartbeat_at = now + self._config.heartbeat_seconds
+        self._set_due()
         for peer, progress in self.peers.items():
             if not progress.connected:
                 continue

@@ -83,6 +83,7 @@ class AsyncWrites:
         "_events",
         "_free",
         "_numbers",
+        "_pointers",
         "_refusals",
         "_then",
     )
@@ -98,6 +99,9 @@ class AsyncWrites:
         self._numbers = [ctypes.c_long(number) for number in numbers]
         self._event_fd = event_fd
         self._blocks = [ctypes.create_string_buffer(_IOCB.size) for _ in range(IN_FLIGHT_MAX)]
+        self._pointers = [
+            ctypes.byref(ctypes.c_void_p(ctypes.addressof(block))) for block in self._blocks
+        ]
         self._events = ctypes.create_string_buffer(_EVENT.size * IN_FLIGHT_MAX)
         self._free = list(range(IN_FLIGHT_MAX))
         self._then: dict[int, tuple[Callable[[int], None], float]] = {}
@@ -148,13 +152,11 @@ class AsyncWrites:
         if not self._free or now < self._backoff_until:
             return False
         slot = self._free.pop()
-        block = self._blocks[slot]
         _IOCB.pack_into(
-            block, 0, slot, 0, _DSYNC | _NOWAIT, _IOCB_CMD_PWRITE, 0, fd, address, size,
-            position, 0, _IOCB_FLAG_RESFD, self._event_fd,
+            self._blocks[slot], 0, slot, 0, _DSYNC | _NOWAIT, _IOCB_CMD_PWRITE, 0,
+            fd, address, size, position, 0, _IOCB_FLAG_RESFD, self._event_fd,
         )  # fmt: skip
-        pointer = ctypes.c_void_p(ctypes.addressof(block))
-        if _call(self._numbers[1], self._context, _ONE, ctypes.byref(pointer)) != 1:
+        if _call(self._numbers[1], self._context, _ONE, self._pointers[slot]) != 1:
             self._free.append(slot)
             self._back_off()
             return False
@@ -169,7 +171,7 @@ class AsyncWrites:
             os.read(self._event_fd, 8)
         except BlockingIOError:
             pass
-        self._tell(0)
+        self._tell(_NONE)
 
     def close(self) -> None:
         """Waits for the writes under way, and tells of them."""
@@ -177,17 +179,14 @@ class AsyncWrites:
             return
         try:
             while self._then:
-                self._tell(1)
+                self._tell(_ONE)
         finally:
             _call(self._numbers[3], self._context)
             os.close(self._event_fd)
             self._event_fd = -1
 
-    def _tell(self, at_least: int) -> None:
-        most = ctypes.c_long(IN_FLIGHT_MAX)
-        count = _call(
-            self._numbers[2], self._context, ctypes.c_long(at_least), most, self._events, None
-        )
+    def _tell(self, at_least: ctypes.c_long) -> None:
+        count = _call(self._numbers[2], self._context, at_least, _ALL, self._events, None)
         if count < 0:
             error = ctypes.get_errno()
             if error == errno.EINTR:
@@ -224,6 +223,6 @@ class AsyncWrites:
         self._backoff_until = self._clock() + self._backoff_seconds
 
 
-_ONE = ctypes.c_long(1)
+_NONE, _ONE, _ALL = ctypes.c_long(0), ctypes.c_long(1), ctypes.c_long(IN_FLIGHT_MAX)
 _call = ctypes.CDLL(None, use_errno=True).syscall
 _call.restype = ctypes.c_long

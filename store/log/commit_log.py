@@ -60,7 +60,7 @@ class CommitLog:
         self.end = 0
         self.synced_end = 0
         self._cached_from = -1
-        self._room = RoomAhead()
+        self._room = RoomAhead(segment_size)
         self.reader = LogReader(self)
         """Reads everything that the files hold, also behind the log's end."""
 
@@ -77,12 +77,12 @@ class CommitLog:
             return
         writes = lay_out(entries, self.end, self.segment_size)
         end = entries[-1].end
-        zeros_ahead = self._room.needs_zeros
+        zeros = self._room.needs_zeros
         try:
             for position, data in writes:
                 segment = self._segment_of(position)
                 self._dirty[segment.start] = segment
-                segment.append(data, position - segment.start, zeros_ahead=self._room.needs_zeros)
+                segment.append(data, position - segment.start, zeros_ahead=zeros)
         except OSError as error:
             if error.errno not in OUT_OF_SPACE:
                 raise
@@ -168,20 +168,15 @@ class CommitLog:
     @property
     def needs_preallocation(self) -> bool:
         """Whether :meth:`preallocate_next` has something to do, room on the disk permitting."""
-        ahead = self._room.size // 2
-        for start in self._starts_ahead():
-            if self._zeroed_end(start) < self._zeros_wanted(start, ahead):
-                return True
-        return False
+        return not self._room.is_enough(self.end, self.segments)
 
     def preallocate_next(self) -> None:
         """Zeroes the current segment ahead of the log and, once half of it is used, the next one.
         Stops before the disk has less than ``min_free_bytes`` free; that is no error.
         """
         self._room.sample(self.end)
-        for start in self._starts_ahead():
-            wanted = self._zeros_wanted(start, self._room.size)
-            if self._zeroed_end(start) < wanted and self._has_free(self._step_size()):
+        for start, found, wanted in self._room.rooms(self.end, self.segments):
+            if found < wanted and self._has_free(self._step_size()):
                 self._prepare(self._segment_of(start), wanted)
 
     def drop_cached(self) -> None:
@@ -373,20 +368,6 @@ class CommitLog:
             self._refused = True
         finally:
             file.close()
-
-    def _zeroed_end(self, start: int) -> int:
-        segment = self.segments.get(start)
-        return 0 if segment is None else segment.zeroed_end
-
-    def _zeros_wanted(self, start: int, ahead: int) -> int:
-        """The offset in the segment to which zeros should run, ``ahead`` bytes from the end on."""
-        return max(min(self.segment_size, self.end + ahead - start), 0)
-
-    def _starts_ahead(self) -> list[int]:
-        start = segment_start(self.end, self.segment_size)
-        if self.end - start < self.segment_size // 2:
-            return [start]
-        return [start, start + self.segment_size]
 
     def _step_size(self) -> int:
         return min(self._reserved or ZERO_STEP, self.segment_size)

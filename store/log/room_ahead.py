@@ -14,6 +14,12 @@ at once, written past the page cache (median and 99th percentile of an append, M
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from store.log.layout import segment_start
+from store.log.segment import Segment
+
 ZEROED_AHEAD = 32 << 20
 """Bytes: enough for a second of heavy load, and little enough that a node that starts does not fill
 its disk's queue with zeros."""
@@ -27,14 +33,26 @@ each append that has none. So a large append now and then costs no more than a s
 each 16 small ones."""
 
 
+class Room(NamedTuple):
+    """The room in one segment, as offsets of its end."""
+
+    start: int
+    """The segment's."""
+    found: int
+    wanted: int
+
+
 class RoomAhead:
     """Samples the sizes of appends. The background thread reads what the others count."""
 
-    def __init__(self) -> None:
+    def __init__(self, segment_size: int) -> None:
+        self._segment_size = segment_size
         self.appends = 0
         self._small = 0
         self.reserved = 0
         """Bytes to reserve ahead; 0 where zeros are written instead."""
+        self._enough = range(0)
+        """For these ends of the log there is enough room."""
         self._sampled: tuple[int, int] | None = None
         """Appends, and the log's end, the last time."""
 
@@ -55,9 +73,36 @@ class RoomAhead:
 
     def sample(self, end: int) -> None:
         """Looks at the appends since the last time. ``end`` is the log's."""
+        self._enough = range(0)
         appends = self.appends
         before, self._sampled = self._sampled, (appends, end)
         if before is not None and (count := appends - before[0]) > 0:
             size = end - before[1]
             large = size >= count * LARGE_APPEND
             self.reserved = min(APPENDS_AHEAD * size // count, ZEROED_AHEAD) if large else 0
+
+    def rooms(self, end: int, segments: Mapping[int, Segment], part: int = 1) -> list[Room]:
+        """The segments in which the log goes on from ``end``: the next one counts, too, once half
+        of the present one is used. The room may run ``size // part`` bytes ahead."""
+        size, ahead = self._segment_size, self.size // part
+        first = segment_start(end, size)
+        rooms = []
+        for start in (first,) if end - first < size // 2 else (first, first + size):
+            segment = segments.get(start)
+            found = 0 if segment is None else segment.zeroed_end
+            rooms.append(Room(start, found, max(min(size, end + ahead - start), 0)))
+        return rooms
+
+    def is_enough(self, end: int, segments: Mapping[int, Segment]) -> bool:
+        """Whether at least half of the room is left. Asked after each append, so a long look tells
+        for which ends of the log there is no need for another."""
+        if end in self._enough:
+            return True
+        rooms = self.rooms(end, segments, 2)
+        if any(room.found < room.wanted for room in rooms):
+            return False
+        size = self._segment_size
+        used_up = [room.start + room.found - self.size // 2 for room in rooms if room.found < size]
+        half = size // 2 if len(rooms) == 1 else size
+        self._enough = range(end, min([rooms[0].start + half, *(place + 1 for place in used_up)]))
+        return True

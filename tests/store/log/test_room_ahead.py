@@ -28,7 +28,7 @@ CONFIG = StoreConfig("broker-a", "n0", segment_size=SEGMENT, min_free_bytes=0)
 
 
 def test_room_is_reserved_while_appends_are_large() -> None:
-    room = RoomAhead()
+    room = RoomAhead(SEGMENT)
     room.appends, end = 9, 10 << 30
     room.sample(end)  # what was there at the start was not appended
     assert (room.reserved, room.size) == (0, ZEROED_AHEAD)
@@ -46,7 +46,7 @@ def test_room_is_reserved_while_appends_are_large() -> None:
 
 
 def test_reserved_room_needs_zeros_after_small_appends_in_a_row() -> None:
-    room = RoomAhead()
+    room = RoomAhead(SEGMENT)
     for _ in range(2):
         for _ in range(SMALL_IN_A_ROW):
             assert not room.needs_zeros
