@@ -30,7 +30,6 @@ from broker.group_commit.store_clock import StoreClock
 from broker.limits import PRODUCE
 from broker.state.commands import Command, DeleteTopic, StoreRequests, encode_commands
 from broker.state.deduplication_window import DeduplicationIndex, pack_keys
-from broker.topics_and_groups import GroupConfig, TopicConfig
 from dledger.errors import BusyError, NotLeaderError, ProposeError
 from dledger.node.state_machine import Leadership
 from store.errors import EntryTooLargeError
@@ -81,7 +80,8 @@ class Batcher:
         self._deduplicates = deduplicate
         self.deduplication_index = DeduplicationIndex()
         self._leadership: Leadership | None = None
-        self._serving = False
+        self.serving = False
+        """Whether anything can be added at all."""
         self._open = PendingBatch()
         self._closed: deque[PendingBatch] = deque()
         self._pending_bytes = 0
@@ -92,6 +92,10 @@ class Batcher:
         self._turn_scheduled = False
         self._next_offsets = NextOffsets(applied)
         self._pending_state = PendingState(applied)
+        self.topic = self._pending_state.topic
+        """A topic as it will be once everything pending is applied."""
+        self.group = self._pending_state.group
+        """A subscription group as it will be then."""
         self.pop_queue = self._pending_state.pop.queue
         """A group's deliveries by POP, as they will be once everything pending is applied."""
         self.offset = self._pending_state.offset
@@ -101,11 +105,6 @@ class Batcher:
         self._lazy_timer: asyncio.TimerHandle | None = None
 
     # --- for the flows that add messages and commands
-
-    @property
-    def serving(self) -> bool:
-        """Whether anything can be added at all."""
-        return self._serving
 
     @property
     def pending_bytes(self) -> int:
@@ -119,7 +118,7 @@ class Batcher:
 
     def check_serving(self) -> None:
         """Raises :class:`~dledger.errors.NotLeaderError` if nothing can be added."""
-        if not self._serving:
+        if not self.serving:
             raise self._not_leader()
 
     def check_size(self, size: int) -> None:
@@ -127,19 +126,11 @@ class Batcher:
         if size > self.request_bytes_max:
             raise EntryTooLargeError(size, self.request_bytes_max)
 
-    def topic(self, name: str) -> TopicConfig | None:
-        """A topic as it will be once everything pending is applied."""
-        return self._pending_state.topic(name)
-
     def totals(self) -> Totals:
         """How many topics and groups there will be once everything pending is applied. Raises
         :class:`~dledger.errors.NotLeaderError`: only the leader knows."""
         self.check_serving()
         return self._pending_state.totals()
-
-    def group(self, name: str) -> GroupConfig | None:
-        """A subscription group as it will be once everything pending is applied."""
-        return self._pending_state.group(name)
 
     def end_offset(self, topic: str, queue_id: int) -> int:
         """The offset behind the last message that this leader has proposed for the queue. No
@@ -228,7 +219,7 @@ class Batcher:
     def add_lazy_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Adds an offset whose commit nobody waits for. Of several for one queue only the last is
         kept."""
-        if not self._serving or self.offset(group, topic, queue_id) == offset:
+        if not self.serving or self.offset(group, topic, queue_id) == offset:
             return
         self._pending_state.add_lazy_offset(group, topic, queue_id, offset)
         if self._lazy_timer is None:
@@ -252,7 +243,7 @@ class Batcher:
             if before.term == leadership.term:
                 return
             self._refuse_pending(self._not_leader())
-        self._serving = leadership.serving
+        self.serving = leadership.serving
         if not leadership.serving:
             self._refuse_pending(self._not_leader())
         self._next_offsets.clear()
@@ -263,7 +254,7 @@ class Batcher:
 
     def close(self) -> None:
         """Refuses everything pending and everything added later."""
-        self._serving = False
+        self.serving = False
         self._refuse_pending(self._not_leader())
 
     def _not_leader(self) -> NotLeaderError:
@@ -295,14 +286,15 @@ class Batcher:
 
     def _reserve(self, size: int) -> PendingBatch:
         """The batch for the next ``size`` bytes; schedules its proposal."""
-        if not self._serving:
+        if not self.serving:
             self.check_serving()
         if self._pending_bytes + size > _pending_bytes_max:
             raise BusyError(self._pending_bytes, _pending_bytes_max)
         batch = self._open
         if batch.bytes + size > self._entry_bytes:
             batch = self._close_open()
-        self.check_size(size)
+        if size > self.request_bytes_max:
+            self.check_size(size)
         batch.bytes += size
         self._pending_bytes += size
         if not self._turn_scheduled:
@@ -326,7 +318,7 @@ class Batcher:
 
     def _propose_pending(self) -> None:
         self._turn_scheduled = False
-        while self._serving and len(self._in_flight) < PIPELINE_ENTRIES:
+        while self.serving and len(self._in_flight) < PIPELINE_ENTRIES:
             if self._closed:
                 batch = self._closed.popleft()
             elif self._open:

@@ -32,7 +32,9 @@ messages of a batch."""
 _START = Struct(">i8xii")
 _FIXED_SIZE = _START.size + SIZE.size
 _UNIQUE_KEY_START = UNIQUE_KEY + NAME_END
-_NO_TEMPLATE = BatchTemplate(-1, b"", b"", b"", b"", changed=False, tags_code=0)
+_NO_TEMPLATE = BatchTemplate(
+    -1, Struct("").unpack_from, b"", b"", b"", b"", changed=False, stored_size=0, tags_code=0
+)
 
 
 def decode_batch_body(
@@ -55,12 +57,13 @@ def decode_batch_body(
     alike = not any(pair.startswith(_UNIQUE_KEY_START) for pair in added)
     born, tried, prefix, fixed_size = of
     unpack_start = _START.unpack_from
-    template_size, before, after, stored_prefix, stored_suffix, changed, code = _NO_TEMPLATE
-    before_size = after_size = 0
+    like = _NO_TEMPLATE
+    alike_size, cut, before, after, stored_before, stored_after, changed, stored, code = like
     size = len(data)
+    may_be_too_many = size > messages_max * _FIXED_SIZE
     start = 0
     while start < size:
-        if size - start < _FIXED_SIZE or len(messages) == messages_max:
+        if size - start < _FIXED_SIZE or (may_be_too_many and len(messages) == messages_max):
             raise _no_further(start, size - start, messages_max)
         total, flag, body_size = unpack_start(data, start)
         end = start + total
@@ -70,32 +73,26 @@ def decode_batch_body(
             raise _illegal(start, f"the size {total} does not fit a body of {body_size} bytes")
         start = end
         body = data[body_start:body_end]
-        key_start = body_end + before_size
-        key_end = end - after_size
-        if (
-            end - body_end == template_size
-            and data[body_end:key_start] == before
-            and data[key_end:end] == after
-            and data.find(PAIR_END, key_start, key_end) < 0
-        ):
-            unique = data[key_start:key_end]
-            if changed:
-                properties = stored_prefix + unique + stored_suffix
-            else:
-                properties = data[body_end + 2 : end]
-            message = (
-                fixed_size + body_size + len(properties),
-                body,
-                properties,
-                flag,
-                born,
-                tried,
-                crc32(body) & 0x7FFFFFFF,
-                code,
-                (crc32c(unique, prefix),),
-            )
-            messages.append(_new(PendingMessage, message))
-            continue
+        if end - body_end == alike_size:
+            first, unique, last = cut(data, body_end)
+            if first == before and last == after and PAIR_END not in unique:
+                if changed:
+                    properties = stored_before + unique + stored_after
+                else:
+                    properties = data[body_end + 2 : end]
+                message = (
+                    fixed_size + body_size + stored,
+                    body,
+                    properties,
+                    flag,
+                    born,
+                    tried,
+                    crc32(body) & 0x7FFFFFFF,
+                    code,
+                    (crc32c(unique, prefix),),
+                )
+                messages.append(_new(PendingMessage, message))
+                continue
         properties = data[body_end + 2 : end]
         # The size is read as unsigned: a negative one contradicts the total all the same.
         if int.from_bytes(data[body_end : body_end + 2], "big") != len(properties):
@@ -119,8 +116,7 @@ def decode_batch_body(
         like = (
             alike and joined is properties and message_builder.batch_template(properties)
         ) or _NO_TEMPLATE
-        template_size, before, after, stored_prefix, stored_suffix, changed, code = like
-        before_size, after_size = len(before), len(after)
+        alike_size, cut, before, after, stored_before, stored_after, changed, stored, code = like
     return messages
 
 

@@ -64,6 +64,7 @@ from broker.topics_and_groups import (
     DLQ_PREFIX,
     HALF_TOPIC,
     MESSAGE_TYPE_MASK,
+    PERM_WRITE,
     RETRY_PREFIX,
     TopicConfig,
 )
@@ -145,11 +146,18 @@ class Ingest:
             debt = self.quotas.produced(waiter.caller(), topic, 1, len(body))
             held.hold(debt)
             return debt
-        self.check_body(body)
-        config = self._topic(topic, options)
+        batcher = self._batcher
+        # Each call here is a hundredth of what a single message costs: only what is rare is called.
+        if not batcher.serving or len(body) > self._body_size_max:
+            self.check_body(body)
+        config = batcher.topic(topic)
+        if config is None or not config.perm & PERM_WRITE:
+            config = self._topic(topic, options)
         if config.sys_flag & MESSAGE_TYPE_MASK:
             check_message_type(config, properties)
-        queue_id = waiter.queue_id = self._queue_id(config, queue_id, options)
+        if not 0 <= queue_id < config.write_queues:
+            queue_id = self._queue_id(config, queue_id, options)
+        waiter.queue_id = queue_id
         if topic.startswith(RETRY_PREFIX):
             self._submit_routed(request, queue_id, body, born_host, waiter)
             return 0.0
@@ -169,7 +177,7 @@ class Ingest:
         if hashes and (hashes[0] in known.newer or hashes[0] in known.older):
             self.deduplicator.add(topic, queue_id, (message,), waiter)
         else:
-            self._batcher.add_message(topic, queue_id, message, waiter)
+            batcher.add_message(topic, queue_id, message, waiter)
         return 0.0
 
     def submit_batch(

@@ -79,6 +79,9 @@ class BatchTemplate(NamedTuple):
     """
 
     size: int
+    cut: Callable[[bytes, int], tuple[bytes, ...]]
+    """Cuts them out of a batch: before the unique key, the key, and after it."""
+
     before: bytes
     after: bytes
     """The sent properties before and after the unique key."""
@@ -88,6 +91,7 @@ class BatchTemplate(NamedTuple):
     changed: bool
     """Whether that is not what was sent."""
 
+    stored_size: int
     tags_code: int
 
 
@@ -103,6 +107,7 @@ class Origin(NamedTuple):
     """Of a record without body and properties."""
 
 
+@lru_cache(maxsize=64)  # many messages are born in the same millisecond
 def origin(
     topic: str, sys_flag: int, born_timestamp: int, born_host: bytes, reconsume_times: int
 ) -> Origin:
@@ -117,6 +122,11 @@ def origin(
 def topic_constants(topic: str) -> tuple[int, int]:
     """The key prefix of a topic, and the size of its records without body and properties."""
     return key_prefix(topic), record_size(topic, 0, 0)
+
+
+@lru_cache(maxsize=256)
+def _cut_at_key(before: int, key: int, after: int) -> Callable[[bytes, int], tuple[bytes, ...]]:
+    return Struct(f"{before}s{key}s{after}s").unpack_from
 
 
 class MessageBuilder:
@@ -198,13 +208,15 @@ class MessageBuilder:
         if template is None or not (unique and end):
             return None
         size = len(properties)
+        sent = SIZE.pack(size) + before + mark, end + after
+        stored = template.before + mark, end + template.after
         return BatchTemplate(
             SIZE.size + size,
-            SIZE.pack(size) + before + mark,
-            end + after,
-            template.before + mark,
-            end + template.after,
+            _cut_at_key(len(sent[0]), len(unique), len(sent[1])),
+            *sent,
+            *stored,
             template.changed,
+            len(stored[0]) + len(unique) + len(stored[1]),
             template.tags_code,
         )
 

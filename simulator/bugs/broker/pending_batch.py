@@ -51,7 +51,7 @@ def pending_messages_survive_their_term(patch: Patch) -> None:
 
     @patch.around(Batcher, "_refuse_pending")
     def keep(refuse: Original[None], batcher: Batcher, error: ProposeError) -> None:
-        if batcher._serving:
+        if batcher.serving:
             refuse(batcher, error)
 
 
