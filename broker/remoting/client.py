@@ -114,9 +114,12 @@ class RemotingClient:
         done: Done,
     ) -> None:
         """As :meth:`call`, with a header that ``values`` fill in."""
-        if self._may_call(address, done):
-            connection = self._connection(address)
-            connection.call_template(template, values, body, timeout=timeout, done=done)
+        connection = self._connections.get(address)
+        if connection is None:  # always so once this client is closed
+            if not self._may_call(address, done):
+                return
+            connection = self._connect(address)
+        connection.call_template(template, values, body, timeout=timeout, done=done)
 
     def push_template(
         self, address: str, template: RequestTemplate, values: TemplateValues, body: Bytes

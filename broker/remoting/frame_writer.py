@@ -20,6 +20,7 @@ from broker.remoting.protocol.errors import (
 from broker.remoting.protocol.fixed_headers import RequestTemplate, TemplateValues
 from broker.remoting.protocol.frame import (
     FRAME_BODY_SIZE_MAX,
+    HEADER_SIZE_MAX,
     Frame,
     encode_request,
     encode_response,
@@ -209,9 +210,10 @@ class FrameWriter:
         """As :meth:`call`, with a header that ``values`` fill in."""
         if not self._may_call(done):
             return
-        opaque = self._pending.next_opaque()
+        pending = self._pending
+        opaque = pending.next_opaque()
         if self._request_template(template, opaque, values, body, 0):
-            self._pending.add(opaque, timeout, done)
+            pending.add(opaque, timeout, done)
         else:
             self._loop.call_soon(done, None, self._too_large())
 
@@ -248,7 +250,10 @@ class FrameWriter:
         head = encode_request(
             code, opaque, ext, body_size, flag=flag, serialization=self._serialization
         )
-        return self._send_fitting(head, body, body_size)
+        if not fits_frame(head, body_size):
+            return False
+        self._send(head, body, body_size)
+        return True
 
     def _request_template(
         self, template: RequestTemplate, opaque: int, values: TemplateValues, body: Bytes, flag: int
@@ -256,13 +261,12 @@ class FrameWriter:
         if self._sign is not None:
             return self._request(template.code, opaque, template.ext(values), (body,), flag)
         size = len(body)
-        return self._send_fitting(template.encode(flag, opaque, size, values), (body,), size)
-
-    def _send_fitting(self, head: bytes, body: Sequence[Bytes], body_size: int) -> bool:
-        fits = fits_frame(head, body_size)
-        if fits:
-            self._send(head, body, body_size)
-        return fits
+        head = template.encode(flag, opaque, size, values)
+        # Most requests are smaller than their header may be.
+        if len(head) + size > HEADER_SIZE_MAX and not fits_frame(head, size):
+            return False
+        self._send(head, (body,), size)
+        return True
 
     def _send(self, head: bytes, body: Sequence[Bytes], body_size: int) -> None:
         self._out.append(head)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from struct import Struct
+from types import MappingProxyType
+from typing import NamedTuple
 
 from broker.client.errors import BadAnswerError, Failure, outcome_unknown, refusal
 from broker.client.message import SEND_STATUS_BY_CODE, Bytes, MessageQueue, SendResult
@@ -11,15 +14,27 @@ from broker.client.producer.queue_selection import Target
 from broker.client.producer.send_outcome_query import APPLIED_SECONDS_FIRST
 from broker.remoting.protocol.codes import LEADER, OUTCOME, OUTCOME_UNKNOWN
 from broker.remoting.protocol.fixed_headers import RequestTemplate, TemplateValues
-from broker.remoting.protocol.frame import Frame
+from broker.remoting.protocol.frame import ExtValue, Frame
 from broker.remoting.protocol.header_templates import TemplatedFrame
 from store.message.record import record_size
 
 _BATCHED_SIZE = Struct(">i")
 _BATCHED_FIXED_SIZE = 22
+_NOWHERE: Mapping[str, str] = MappingProxyType({})
 
 # The constructor that ``NamedTuple`` makes is a function of Python around this one.
 _new = tuple.__new__
+
+
+class _Common(NamedTuple):
+    """What acknowledgements of one header template share."""
+
+    forwarded: bool
+    recall_handle: str
+
+
+def _common(ext: Mapping[str, ExtValue]) -> _Common:
+    return _Common(LEADER in ext, str(ext.get("recallHandle") or ""))
 
 
 class PendingSend:
@@ -83,7 +98,7 @@ class PendingSend:
         """Who was asked last, by a try or whether an earlier one is stored."""
         self.forwarded = False
         """Whether that broker leads no more, and has forwarded the request."""
-        self.doubtful_at: dict[str, str] = {}
+        self.doubtful_at: Mapping[str, str] = _NOWHERE
         """Broker groups that may have stored it without an answer, with the address of the leader
         that was asked."""
 
@@ -97,7 +112,9 @@ class PendingSend:
         try:
             if type(frame) is TemplatedFrame:
                 _, ids, queue_text, offset_text = frame.values
-                ext = frame.template.frame.ext
+                common = frame.template.cached
+                if type(common) is not _Common:
+                    common = frame.template.cached = _common(frame.template.frame.ext)
                 queue_id = int(queue_text)
                 offset = int(offset_text)
                 message_ids = ids.decode()
@@ -106,12 +123,12 @@ class PendingSend:
                 queue_id = int(ext["queueId"])  # type: ignore[arg-type]  # None raises, as it should
                 offset = int(ext["queueOffset"])  # type: ignore[arg-type]  # as above
                 message_ids = str(ext["msgId"])
+                common = _common(ext)
         except (KeyError, TypeError, ValueError) as error:
             raise BadAnswerError(queue.broker, f"an acknowledgement without {error}") from None
-        self.forwarded = LEADER in ext
+        self.forwarded, handle = common
         if queue_id != queue.queue_id:
             queue = queue._replace(queue_id=queue_id)
-        handle = ext.get("recallHandle") or ""
         return _new(
             SendResult,
             (status, queue, offset, self.count or 1, message_ids, self.first_key, handle),
@@ -120,7 +137,7 @@ class PendingSend:
     def note(self, failure: Failure) -> None:
         """Records the broker group that may have stored it."""
         if self.queue is not None and outcome_unknown(failure):
-            self.doubtful_at[self.queue.broker] = self.address
+            self.doubtful_at = {**self.doubtful_at, self.queue.broker: self.address}
 
     def succeed(self, result: SendResult) -> None:
         if not self.future.done():  # its caller may have cancelled it

@@ -270,7 +270,8 @@ class Producer:
         if not messages:
             raise IllegalMessageError("a batch has at least one message")
         topic = messages[0].topic
-        _check_queue(topic, queue)
+        if queue is not None:
+            _check_queue(topic, queue)
         templates = self._templates.get(topic) or self._new_templates(topic)
         first = self._keys.take(len(messages))
         body = batch_body(messages, self._keys.prefix, first)
@@ -298,7 +299,8 @@ class Producer:
     ) -> PendingSend:
         """The request for a single message with the unique ``key``."""
         topic, body = message.topic, message.body
-        _check_queue(topic, queue)
+        if queue is not None:
+            _check_queue(topic, queue)
         if len(body) > BODY_SIZE_MAX:
             raise IllegalMessageError(
                 f"a body of {len(body)} bytes exceeds the limit of {BODY_SIZE_MAX}"
@@ -333,9 +335,9 @@ class Producer:
         return templates
 
 
-def _check_queue(topic: str, queue: MessageQueue | None) -> None:
+def _check_queue(topic: str, queue: MessageQueue) -> None:
     """Raises :class:`IllegalMessageError` for a queue of another topic. A request has only the
     number of a queue, so the message would be stored in that queue of its own topic.
     """
-    if queue is not None and queue.topic != topic:
+    if queue.topic != topic:
         raise IllegalMessageError(f"a message of {topic} cannot go to a queue of {queue.topic}")

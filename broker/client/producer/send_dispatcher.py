@@ -89,7 +89,8 @@ class SendDispatcher:
         delivery.queue, delivery.address = queue, address
         delivery.asked = target
         delivery.tries += 1
-        self._silent_leaders.sent(address, delivery.topic, queue.broker)
+        if address not in self._silent_leaders.asked:
+            self._silent_leaders.sent(address, delivery.topic, queue.broker)
         if self._faults is not None:
             done = partial(self._watch, queue.broker, self._loop.time(), done)
         self._remoting.call_template(
@@ -114,7 +115,9 @@ class SendDispatcher:
             except ClientError as error:
                 failure = error
             else:
-                self._succeed(delivery, result)
+                delivery.succeed(result)
+                if delivery.forwarded:
+                    self._routes.doubt(delivery.topic, queue.broker)
                 return
         self._try_on(delivery, failure)
 

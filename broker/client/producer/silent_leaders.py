@@ -28,7 +28,7 @@ class SilentLeaders:
         self._loop = loop
         self._remoting = remoting
         self._routes = routes
-        self._asked: dict[str, tuple[str, str]] = {}
+        self.asked: dict[str, tuple[str, str]] = {}
         """By address: a topic with messages sent there, and the broker group."""
         self._oldest: dict[str, int] = {}
         """By address: the oldest request at the last check."""
@@ -37,11 +37,11 @@ class SilentLeaders:
         routes.on_change(self._route_changed)
 
     def sent(self, address: str, topic: str, broker: str) -> None:
-        """A message of the topic is sent to the leader of the broker group."""
-        if address not in self._asked:
-            self._asked[address] = (topic, broker)
-            if self._timer is None:
-                self._timer = self._loop.call_later(LOOK_SECONDS, self._look)
+        """A message of the topic is sent to the leader of the broker group. To be called where it
+        is not in ``asked``."""
+        self.asked[address] = (topic, broker)
+        if self._timer is None:
+            self._timer = self._loop.call_later(LOOK_SECONDS, self._look)
 
     def close(self) -> None:
         if self._timer is not None:
@@ -50,7 +50,7 @@ class SilentLeaders:
 
     def _look(self) -> None:
         self._timer = None
-        for address, (topic, _) in list(self._asked.items()):
+        for address, (topic, _) in list(self.asked.items()):
             oldest = self._remoting.oldest_request(address)
             if oldest is None:
                 self._forget(address)
@@ -61,18 +61,18 @@ class SilentLeaders:
             else:
                 self._oldest[address] = oldest
                 self._silent.discard(address)
-        if self._asked:
+        if self.asked:
             self._timer = self._loop.call_later(LOOK_SECONDS, self._look)
 
     def _route_changed(self, route: TopicRoute) -> None:
         for address in list(self._silent):
-            topic, broker = self._asked[address]
+            topic, broker = self.asked[address]
             leader = route.leader(broker)
             if topic == route.topic and leader is not None and leader != address:
                 self._forget(address)
                 self._remoting.give_up(address, f"is silent, and {leader} leads now")
 
     def _forget(self, address: str) -> None:
-        self._asked.pop(address, None)
+        self.asked.pop(address, None)
         self._oldest.pop(address, None)
         self._silent.discard(address)
