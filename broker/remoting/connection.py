@@ -213,7 +213,7 @@ class Connection(FrameWriter, asyncio.Protocol):
         """Handles the frames. Returns False if the turn ended first, or if answers must be written
         first."""
         turns, clock = self._turn_limit, self._turn_limit.clock
-        dispatch = self._dispatch
+        dispatch, limited = self._dispatch, turns.is_limited
         unwritten_max = self._limits.write_buffer_high
         flushes = not self._flush_due
         self._flush_due = True
@@ -240,11 +240,12 @@ class Connection(FrameWriter, asyncio.Protocol):
                         self.respond_fault(frame, error)
                 if self._closed:
                     return True
-                turns.left -= 1 + len(frame.body) // TURN_BYTES
-                if self._out_size > unwritten_max or (
-                    (turns.left <= turns.low or clock() > turns.ends_at) and turns.is_over()
-                ):
+                if self._out_size > unwritten_max:
                     return False
+                if limited:
+                    turns.left -= 1 + len(frame.body) // TURN_BYTES
+                    if (turns.left <= turns.low or clock() > turns.ends_at) and turns.is_over():
+                        return False
         except FrameError as error:
             self.refuse("it does not speak RocketMQ's protocol (%s)", shortened(error))
         except HANDLER_FAULTS as error:  # a peer may send anything; only its connection ends

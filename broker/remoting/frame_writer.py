@@ -192,11 +192,9 @@ class FrameWriter:
         """As :meth:`invoke`, without a future: ``done`` is called in the turn of the loop in which
         the answer arrives, and never before this returns."""
         if self._may_call(done):
-            opaque = self._pending.next_opaque()
-            if self._request(code, opaque, ext, body, 0):
-                self._pending.add(opaque, timeout, done)
-            else:
-                self._loop.call_soon(done, None, self._too_large())
+            opaque = self._pending.add(timeout, done)
+            if not self._request(code, opaque, ext, body, 0):
+                self._too_large(opaque)
 
     def call_template(
         self,
@@ -208,17 +206,15 @@ class FrameWriter:
         done: Done,
     ) -> None:
         """As :meth:`call`, with a header that ``values`` fill in."""
-        if not self._may_call(done):
-            return
-        pending = self._pending
-        opaque = pending.next_opaque()
-        if self._request_template(template, opaque, values, body, 0):
-            pending.add(opaque, timeout, done)
-        else:
-            self._loop.call_soon(done, None, self._too_large())
+        if self._may_call(done):
+            opaque = self._pending.add(timeout, done)
+            if not self._request_template(template, opaque, values, body, 0):
+                self._too_large(opaque)
 
-    def _too_large(self) -> CallError:
-        return RequestTooLargeError(self.remote_address, "no frame can hold the request")
+    def _too_large(self, opaque: int) -> None:
+        done, _ = self._pending.waiting.pop(opaque)
+        error = RequestTooLargeError(self.remote_address, "no frame can hold the request")
+        self._loop.call_soon(done, None, error)
 
     def _may_call(self, done: Done) -> bool:
         """Whether one more request may be sent; if not, ``done`` gets the error."""

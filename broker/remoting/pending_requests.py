@@ -45,12 +45,15 @@ class PendingRequests:
         self._next_opaque = opaque + 1 if opaque < OPAQUE_MAX else 0
         return opaque
 
-    def add(self, opaque: int, timeout: float, done: Done) -> None:
-        """Waits for the answer to ``opaque``, for ``timeout`` seconds."""
+    def add(self, timeout: float, done: Done) -> int:
+        """Waits for the answer to a request, for ``timeout`` seconds. Returns the request's id."""
+        opaque = self._next_opaque
+        self._next_opaque = opaque + 1 if opaque < OPAQUE_MAX else 0
         deadline = self._time() + timeout
         self.waiting[opaque] = (done, deadline)
         if self._timer is None or deadline < self._armed_for:
             self._arm(deadline)
+        return opaque
 
     def resolve(self, frame: Frame) -> bool:
         """Gives an answer to its waiter. Returns False if nobody waits for it (any more)."""

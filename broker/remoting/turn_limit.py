@@ -13,6 +13,7 @@ used time is CPU time, because on a busy machine a thread may be suspended withi
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable
 
@@ -46,6 +47,7 @@ class TurnLimit:
         "clock",
         "cpu_clock",
         "ends_at",
+        "is_limited",
         "left",
         "low",
     )
@@ -75,6 +77,8 @@ class TurnLimit:
         """The end of this turn by ``clock``."""
         self.left = self._frames
         self.low = self._frames // 2
+        self.is_limited = math.isfinite(limits.turn_seconds)
+        """Whether it ever ends a turn."""
 
     def begin(self, now: float) -> None:
         """Begins a turn at ``now``, the loop's time, if that is not :attr:`at`."""

@@ -1,8 +1,11 @@
-"""What the nodes of a group say to one another, as immutable values.
+"""What the nodes of a group say to one another, as values that nobody changes.
 
 Every message carries its sender's term (Raft thesis, figure 3.1). Commit information is told by the
 leader in three ways: with entries, in heartbeats, and where neither is due soon, in a notice: a
 heartbeat that asks for no answer.
+
+The messages of every entry and heartbeat are not ``frozen``: Python makes a frozen object of five
+fields in 0.58 microseconds, and one that is not in 0.15.
 """
 
 from __future__ import annotations
@@ -44,7 +47,7 @@ class VoteResponse:
     log_index: int = -1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AppendRequest:
     """Entries that follow ``prev_index``; without entries, a probe of whether the logs meet there.
 
@@ -64,7 +67,7 @@ class AppendRequest:
         return sum([entry.size for entry in self.entries])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AppendAccepted:
     """All up to ``match_index`` is equal to the leader's log and durable on the sender."""
 
@@ -91,7 +94,7 @@ NOTICE = 0
 """The round of a heartbeat that is not to be answered."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Heartbeat:
     """The leader lives. ``commit_index`` is never above what the receiver has confirmed.
 
@@ -106,7 +109,7 @@ class Heartbeat:
     evidence: tuple[MemberEvidence, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class HeartbeatResponse:
     """Repeats what is confirmed (an earlier answer may be lost): all up to ``match_index`` is
     durable; all up to ``last_index`` is received and matching, though perhaps not durable yet.
@@ -161,7 +164,7 @@ RaftMessage: TypeAlias = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Envelope:
     """A message and the node that it is for."""
 

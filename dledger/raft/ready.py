@@ -7,6 +7,7 @@ about the disk and leave at once, so a slow disk does not delay a heartbeat.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dledger.raft.messages import Envelope, RaftMessage
@@ -52,8 +53,8 @@ class Ready:
 
     messages: list[Envelope] = field(default_factory=list)
     write: Write | None = None
-    reads: list[Read] = field(default_factory=list)
-    read_indexes: list[ReadIndex] = field(default_factory=list)
+    reads: Sequence[Read] = ()
+    read_indexes: Sequence[ReadIndex] = ()
 
 
 NOTHING = Ready()
@@ -90,11 +91,13 @@ class ReadyBuilder:
 
     def read(self, peer: str, first_index: int, last_index: int, bytes_max: int) -> None:
         """Asks for entries from the disk."""
-        self._bundle().reads.append(Read(peer, first_index, last_index, bytes_max))
+        bundle = self._bundle()
+        bundle.reads = [*bundle.reads, Read(peer, first_index, last_index, bytes_max)]
 
     def read_index(self, number: int, index: int | None) -> None:
         """Answers a request of this node for a read index."""
-        self._bundle().read_indexes.append(ReadIndex(number, index))
+        bundle = self._bundle()
+        bundle.read_indexes = [*bundle.read_indexes, ReadIndex(number, index)]
 
     def take(self) -> Ready:
         """The Ready of all since the last call."""

@@ -9,12 +9,18 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from broker.client.errors import BadAnswerError, Failure, outcome_unknown, refusal
-from broker.client.message import SEND_STATUS_BY_CODE, Bytes, MessageQueue, SendResult
+from broker.client.message import (
+    SEND_STATUS_BY_CODE,
+    Bytes,
+    MessageQueue,
+    SendResult,
+    SendStatus,
+)
 from broker.client.producer.queue_selection import Target
 from broker.client.producer.send_outcome_query import APPLIED_SECONDS_FIRST
 from broker.remoting.protocol.codes import LEADER, OUTCOME, OUTCOME_UNKNOWN
 from broker.remoting.protocol.fixed_headers import RequestTemplate, TemplateValues
-from broker.remoting.protocol.frame import ExtValue, Frame
+from broker.remoting.protocol.frame import Frame
 from broker.remoting.protocol.header_templates import TemplatedFrame
 from store.message.record import record_size
 
@@ -29,19 +35,24 @@ _new = tuple.__new__
 class _Common(NamedTuple):
     """What acknowledgements of one header template share."""
 
+    status: SendStatus
     forwarded: bool
     recall_handle: str
 
 
-def _common(ext: Mapping[str, ExtValue]) -> _Common:
-    return _Common(LEADER in ext, str(ext.get("recallHandle") or ""))
+def _common(broker: str, frame: Frame) -> _Common:
+    status, ext = SEND_STATUS_BY_CODE.get(frame.code), frame.ext
+    if status is None:
+        refused = refusal(broker, frame.code, frame.remark)
+        refused.perhaps_stored = ext.get(OUTCOME) == OUTCOME_UNKNOWN
+        raise refused
+    return _Common(status, LEADER in ext, str(ext.get("recallHandle") or ""))
 
 
 class PendingSend:
     """A request and its waiter. A retry sends the same bytes."""
 
     __slots__ = (
-        "address",
         "applied_seconds",
         "asked",
         "body",
@@ -53,9 +64,9 @@ class PendingSend:
         "future",
         "pinned",
         "properties_size",
-        "queue",
         "template",
         "topic",
+        "tried",
         "tries",
         "values",
     )
@@ -88,12 +99,10 @@ class PendingSend:
         """The required queue; None: any."""
         self.deadline = deadline
         self.future = future
-        self.queue: MessageQueue | None = pinned
-        """The queue of the latest try."""
+        self.tried: Target | None = None
+        """The target of the latest try."""
         self.tries = 0
         self.applied_seconds = APPLIED_SECONDS_FIRST
-        self.address = ""
-        """The leader to which the latest try was sent."""
         self.asked: Target | None = None
         """Who was asked last, by a try or whether an earlier one is stored."""
         self.forwarded = False
@@ -102,31 +111,35 @@ class PendingSend:
         """Broker groups that may have stored it without an answer, with the address of the leader
         that was asked."""
 
+    @property
+    def queue(self) -> MessageQueue | None:
+        """The queue of the latest try, or the one that is required."""
+        return self.pinned if self.tried is None else self.tried.queue
+
+    @property
+    def address(self) -> str:
+        """The leader to which the latest try was sent."""
+        return "" if self.tried is None else self.tried.address
+
     def acknowledgement(self, frame: Frame, queue: MessageQueue) -> SendResult:
         """The result of ``frame`` for a request to ``queue``; raises the error of a refusal."""
-        status = SEND_STATUS_BY_CODE.get(frame.code)
-        if status is None:
-            refused = refusal(queue.broker, frame.code, frame.remark)
-            refused.perhaps_stored = frame.ext.get(OUTCOME) == OUTCOME_UNKNOWN
-            raise refused
         try:
             if type(frame) is TemplatedFrame:
-                _, ids, queue_text, offset_text = frame.values
                 common = frame.template.cached
                 if type(common) is not _Common:
-                    common = frame.template.cached = _common(frame.template.frame.ext)
+                    common = frame.template.cached = _common(queue.broker, frame)
+                _, ids, queue_text, offset_text = frame.values
                 queue_id = int(queue_text)
                 offset = int(offset_text)
                 message_ids = ids.decode()
             else:
-                ext = frame.ext
+                common, ext = _common(queue.broker, frame), frame.ext
                 queue_id = int(ext["queueId"])  # type: ignore[arg-type]  # None raises, as it should
                 offset = int(ext["queueOffset"])  # type: ignore[arg-type]  # as above
                 message_ids = str(ext["msgId"])
-                common = _common(ext)
         except (KeyError, TypeError, ValueError) as error:
             raise BadAnswerError(queue.broker, f"an acknowledgement without {error}") from None
-        self.forwarded, handle = common
+        status, self.forwarded, handle = common
         if queue_id != queue.queue_id:
             queue = queue._replace(queue_id=queue_id)
         return _new(

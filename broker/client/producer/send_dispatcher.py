@@ -86,8 +86,7 @@ class SendDispatcher:
 
     def _send(self, delivery: PendingSend, target: Target, done: Done) -> None:
         queue, address = target
-        delivery.queue, delivery.address = queue, address
-        delivery.asked = target
+        delivery.tried = delivery.asked = target
         delivery.tries += 1
         if address not in self._silent_leaders.asked:
             self._silent_leaders.sent(address, delivery.topic, queue.broker)

@@ -133,12 +133,11 @@ class _Answer:
             digits = pack(f">{len(positions)}q", *positions).hex(",", 8).upper().encode()
             message_ids = host + digits.replace(b",", b"," + host)
         request = self.request
-        values = message_ids, self.queue_id, first_offset
         if self.recall_handle is None:
-            answer = STORED.encode(request, *values)
+            answer = STORED.encode(request, message_ids, self.queue_id, first_offset)
         else:
             handle = self.recall_handle.at(positions[0]).encode()
-            answer = STORED_TIMED.encode(request, *values, handle)
+            answer = STORED_TIMED.encode(request, message_ids, self.queue_id, first_offset, handle)
         self.connection.respond_encoded(request, answer)
 
     def failed(self, error: ProposeError) -> None:

@@ -120,6 +120,7 @@ class HeaderTemplate:
         "_between",
         "_binary",
         "_cut",
+        "_is_plain",
         "_marks",
         "_names",
         "_numbers",
@@ -148,6 +149,8 @@ class HeaderTemplate:
         """The values without quotes, except the opaque."""
         self._marks = _BASE64_MARKS if _SIGNATURE in names.words else b""
         """The bytes that values may have besides letters and digits."""
+        self._is_plain = not (self._binary or self._numbers or self._marks)
+        """JSON with all values in quotes, as most clients send."""
         in_order = sorted(spans)
         edges = [0, *(edge for span in in_order for edge in span), len(header)]
         sizes = [end - start for start, end in pairwise(edges)]
@@ -162,6 +165,26 @@ class HeaderTemplate:
         """The frame whose header begins at ``start``, if it matches; its size is the template's."""
         pieces = self._cut(data, start)
         values: tuple[bytes, ...] = self._pick(pieces)
+        if not self._is_plain:
+            return self._read_rare(pieces, values, data[body_start:end])
+        if pieces[::2] != self._between or not b"".join(values).isalnum() or values[0][0] == _ZERO:
+            self.misses += 1
+            return None
+        try:
+            opaque = int(values[0])
+            text = orjson.loads(pieces[self._text]) if self._text else ""
+        except ValueError:
+            text = None
+        if type(text) is not str:
+            self.misses += 1
+            return None
+        self.hits += 1
+        return TemplatedFrame(self, opaque, values, text, data[body_start:end])
+
+    def _read_rare(
+        self, pieces: tuple[bytes, ...], values: tuple[bytes, ...], body: bytes
+    ) -> TemplatedFrame | None:
+        """The same for a binary header, numbers without quotes, or a signature."""
         told = values[0]
         if self._binary:
             letters = b"".join(values[1:])
@@ -196,7 +219,7 @@ class HeaderTemplate:
                 return None
             text = read
         self.hits += 1
-        return TemplatedFrame(self, opaque, values, text, data[body_start:end])
+        return TemplatedFrame(self, opaque, values, text, body)
 
     def ext(self, values: tuple[bytes, ...], text: str) -> dict[str, ExtValue]:
         """All fields of a header with these values."""

@@ -45,7 +45,7 @@ async def test_requests_to_a_silent_peer_end_in_time_and_cost_little(
             assert isinstance(failure, RequestTimeoutError)
             late.append(loop.time() - deadline)
 
-        pending.add(pending.next_opaque(), TIMEOUT, done)
+        pending.add(TIMEOUT, done)
 
     for each in range(requests):
         loop.call_later(TIMEOUT * each / requests, wait_for_answer)

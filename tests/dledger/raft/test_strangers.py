@@ -335,7 +335,7 @@ def test_a_read_index_counts_only_from_who_was_asked() -> None:
     follower.take()
     for sender, number in (("n9", 1), (other, 1), (leader, 2)):
         follower.receive(sender, ReadResponse(follower.term, number, 0), cluster.now)
-        assert follower.take().read_indexes == []
+        assert follower.take().read_indexes == ()
     follower.receive(leader, ReadResponse(follower.term, 1, 0), cluster.now)
     assert [answer.index for answer in follower.take().read_indexes] == [0]
 
