@@ -8,11 +8,11 @@ damaged entry and fetches it from a peer. The reader must ask again, or ask anot
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from dledger.node.executor import Executor
+from dledger.node.read_cache import ReadCache
 from store.errors import (
     DamagedError,
     MisplacedError,
@@ -28,9 +28,6 @@ log = logging.getLogger(__name__)
 
 RANGE_BYTES = 512 << 10
 """Bytes that are read at once for a reader that reads on; for others it is one entry."""
-
-CACHED_BYTES = 16 << 20
-CACHED_RANGES = 64
 
 COPIED_BELOW = 1 / 8
 """If a reader wants less than this share of a run, it gets a copy. A view keeps the whole run in
@@ -64,10 +61,7 @@ class CheckedReads:
         self._reads = reads
         self._suspecting = False
         """Whether the entry of a wrong derived file is being looked up."""
-        self._lock = threading.Lock()
-        self._runs: list[EntryRange] = []
-        """The runs used last come first."""
-        self._bytes = 0
+        self._cache = ReadCache()
         self._loaded = 0
         """Bytes of entries read so far. Used by the thread for reads."""
 
@@ -75,14 +69,8 @@ class CheckedReads:
         """These bytes of one entry, if they are in memory."""
         if position < self._store.first_position:
             return None
-        with self._lock:
-            for place, run in enumerate(self._runs):
-                start = position - run.position
-                if 0 <= start <= len(run.data) - size:
-                    if place:
-                        self._runs.insert(0, self._runs.pop(place))
-                    return _part(run, start, size)
-        return None
+        found = self._cache.find(position, size)
+        return None if found is None else _part(found.run, found.start, size)
 
     def read(self, ranges: Sequence[tuple[int, int]], done: Done) -> None:
         """Reads bytes, each position and size within one entry.
@@ -148,13 +136,15 @@ class CheckedReads:
         start = position - run.position
         if not 0 <= start <= run.first_size - size:
             raise MisplacedError(position, size)
-        self._keep(run)
+        self._loaded += len(run.data)
+        self._cache.add(run)
         return _part(run, start, size)
 
     def _run_at(self, position: int, suspects: set[int]) -> EntryRange:
         """Begins with the entry that has the byte at ``position``, if one has."""
         store, last_index = self._store, self._last_index()
-        max_bytes = RANGE_BYTES if self._reads_on(position) else 1
+        reads_on = self._cache.has_before(position, RANGE_BYTES)
+        max_bytes = RANGE_BYTES if reads_on else 1
         try:
             run = self._load(store.entry_at(position, last_index), last_index, max_bytes, suspects)
             if 0 <= position - run.position < run.first_size:
@@ -171,21 +161,6 @@ class CheckedReads:
         except DamagedError:
             suspects.add(index)
             raise
-
-    def _reads_on(self, position: int) -> bool:
-        """Whether bytes a little before these were read lately."""
-        with self._lock:
-            return any(
-                0 <= position - run.position - len(run.data) < RANGE_BYTES for run in self._runs
-            )
-
-    def _keep(self, run: EntryRange) -> None:
-        self._loaded += len(run.data)
-        with self._lock:
-            self._runs.insert(0, run)
-            self._bytes += len(run.data)
-            while len(self._runs) > CACHED_RANGES or self._bytes > CACHED_BYTES:
-                self._bytes -= len(self._runs.pop().data)
 
 
 def _part(run: EntryRange, start: int, size: int) -> Bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 import dledger.node.checked_reads
 from dledger.node.checked_reads import COPIED_BELOW, CheckedReads
 from dledger.node.executor import Executor
+from dledger.node.read_cache import ReadCache
 from store.errors import DamagedError, MisplacedError, OutOfRangeError
 from store.log.entry import HEADER_SIZE
 from store.log.entry_index import ROW_SIZE
@@ -165,16 +167,16 @@ def test_what_has_expired_is_not_given_from_memory() -> None:
 
 
 def test_no_more_is_kept_than_fits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dledger.node.checked_reads, "CACHED_BYTES", 200)
+    monkeypatch.setattr(dledger.node.checked_reads, "ReadCache", partial(ReadCache, bytes_max=200))
     log = Log()
     for index in (30, 3, 17, 30):
         log.body(index)
     assert log.runs == [(30, 1), (3, 1), (17, 1), (30, 1)]
-    monkeypatch.setattr(dledger.node.checked_reads, "CACHED_BYTES", 1 << 20)
-    monkeypatch.setattr(dledger.node.checked_reads, "CACHED_RANGES", 2)
+    monkeypatch.setattr(dledger.node.checked_reads, "ReadCache", partial(ReadCache, runs_max=2))
+    log = Log()
     for index in (5, 25, 5, 10, 5, 25):
         log.body(index)
-    assert [first for first, _ in log.runs[4:]] == [5, 25, 10, 25]
+    assert [first for first, _ in log.runs] == [5, 25, 10, 25]
 
 
 @pytest.mark.parametrize("known", [False, True])
