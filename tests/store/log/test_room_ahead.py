@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 
+from simulator.engine.disk import PowerLossError
 from store.io import os_filesystem
 from store.io.filesystem import BLOCK_SIZE, Bytes, File
 from store.io.os_filesystem import OsFileSystem
@@ -21,9 +22,10 @@ from store.log.room_ahead import (
     RoomAhead,
 )
 from store.replica import ReplicaStore, StoreConfig
-from tests.store.small_logs import Writer, contents, data_of
+from tests.store.small_logs import Writer, contents, data_of, open_store, simulated
 
 SEGMENT = 64 << 10
+STEP = 2 * BLOCK_SIZE
 CONFIG = StoreConfig("broker-a", "n0", segment_size=SEGMENT, min_free_bytes=0)
 
 
@@ -115,38 +117,12 @@ def test_where_room_cannot_be_reserved_zeros_are_written(
     store.close()
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("direct", [True, False])
-def test_small_appends_write_zeros_into_reserved_room(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, direct: bool
-) -> None:
-    """In steps, and never over an entry."""
-    step = 2 * BLOCK_SIZE
+@pytest.fixture
+def zeros(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The sizes of zeros that are written below the end of a file. The steps are small ones."""
     monkeypatch.setattr(room_ahead, "LARGE_APPEND", 8192)
     monkeypatch.setattr(room_ahead, "SMALL_IN_A_ROW", 3)
-    monkeypatch.setattr(segment, "ZERO_STEP", step)
-    zeros = _zeros_in_reserved_room(monkeypatch)
-    rng, writer = Random(seed), Writer(SEGMENT)
-    config = StoreConfig("broker-a", "n0", SEGMENT, min_free_bytes=0, direct=direct)
-    store = ReplicaStore.open(OsFileSystem(), str(tmp_path), config)
-    store.save_hard_state(1, "")
-    for _ in range(30):
-        for size in [9000] * rng.randint(1, 4) + [rng.randint(1, 3000)] * rng.randint(0, 12):
-            store.append(writer.make_many(1, size))
-            store.sync()
-            if rng.random() < 0.5:
-                store.preallocate_next()
-    assert len(zeros) > 4
-    assert max(zeros) == step
-    assert contents(store) == data_of(writer.entries)
-    store.close()
-    again = ReplicaStore.open(OsFileSystem(), str(tmp_path), config)
-    assert contents(again) == data_of(writer.entries)
-    again.close()
-
-
-def _zeros_in_reserved_room(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The sizes of all zeros that are written below the end of a file."""
+    monkeypatch.setattr(segment, "ZERO_STEP", STEP)
     sizes: list[int] = []
     append = segment.Segment._append
 
@@ -157,3 +133,62 @@ def _zeros_in_reserved_room(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(segment.Segment, "_append", appended)
     return sizes
+
+
+class Mixed:
+    """Runs of large and of small appends."""
+
+    def __init__(self, seed: int, *, direct: bool) -> None:
+        self._rng = Random(seed)
+        self.writer = Writer(SEGMENT)
+        self.config = StoreConfig("broker-a", "n0", SEGMENT, min_free_bytes=0, direct=direct)
+        self.durable = 0
+
+    def run(self, store: ReplicaStore, times: int) -> None:
+        store.save_hard_state(1, "")
+        rng = self._rng
+        for _ in range(times):
+            for size in [9000] * rng.randint(1, 4) + [rng.randint(1, 3000)] * rng.randint(0, 12):
+                store.append(self.writer.make_many(1, size))
+                store.sync()
+                self.durable = len(self.writer.entries)
+                if rng.random() < 0.5:
+                    store.preallocate_next()
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("direct", [True, False])
+def test_small_appends_write_zeros_into_reserved_room(
+    tmp_path: Path, zeros: list[int], seed: int, direct: bool
+) -> None:
+    """In steps, and never over an entry."""
+    mixed = Mixed(seed, direct=direct)
+    store = ReplicaStore.open(OsFileSystem(), str(tmp_path), mixed.config)
+    mixed.run(store, 30)
+    assert len(zeros) > 4
+    assert max(zeros) == STEP
+    assert contents(store) == data_of(mixed.writer.entries)
+    store.close()
+    again = ReplicaStore.open(OsFileSystem(), str(tmp_path), mixed.config)
+    assert contents(again) == data_of(mixed.writer.entries)
+    again.close()
+
+
+@pytest.mark.parametrize("keep", [0.0, 0.5, 1.0])
+def test_what_was_durable_survives_a_power_loss_in_any_step(zeros: list[int], keep: float) -> None:
+    for call in range(1, 2000):
+        mixed, fs = Mixed(1, direct=True), simulated()
+        store = open_store(fs, mixed.config)
+        fs.lose_power_at(call)
+        try:
+            mixed.run(store, 10)
+        except PowerLossError:
+            fs.power_loss(keep=keep)
+        else:
+            assert zeros
+            return
+        again = open_store(fs, mixed.config)
+        found = contents(again)
+        assert found == data_of(mixed.writer.entries[: len(found)])
+        assert len(found) >= mixed.durable
+    raise AssertionError("more calls than were tried")
