@@ -240,12 +240,14 @@ class Connection(FrameWriter, asyncio.Protocol):
                         self.respond_fault(frame, error)
                 if self._closed:
                     return True
-                if self._out_size > unwritten_max:
-                    return False
                 if limited:
                     turns.left -= 1 + len(frame.body) // TURN_BYTES
-                    if (turns.left <= turns.low or clock() > turns.ends_at) and turns.is_over():
-                        return False
+                if self._out_size > unwritten_max or (
+                    limited
+                    and (turns.left <= turns.low or clock() > turns.ends_at)
+                    and turns.is_over()
+                ):
+                    return False
         except FrameError as error:
             self.refuse("it does not speak RocketMQ's protocol (%s)", shortened(error))
         except HANDLER_FAULTS as error:  # a peer may send anything; only its connection ends

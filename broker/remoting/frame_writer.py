@@ -193,7 +193,12 @@ class FrameWriter:
         the answer arrives, and never before this returns."""
         if self._may_call(done):
             opaque = self._pending.add(timeout, done)
-            if not self._request(code, opaque, ext, body, 0):
+            try:
+                fits = self._request(code, opaque, ext, body, 0)
+            except BaseException:
+                del self._pending.waiting[opaque]  # the caller gets the error, and nothing else
+                raise
+            if not fits:
                 self._too_large(opaque)
 
     def call_template(
@@ -208,7 +213,12 @@ class FrameWriter:
         """As :meth:`call`, with a header that ``values`` fill in."""
         if self._may_call(done):
             opaque = self._pending.add(timeout, done)
-            if not self._request_template(template, opaque, values, body, 0):
+            try:
+                fits = self._request_template(template, opaque, values, body, 0)
+            except BaseException:
+                del self._pending.waiting[opaque]
+                raise
+            if not fits:
                 self._too_large(opaque)
 
     def _too_large(self, opaque: int) -> None:

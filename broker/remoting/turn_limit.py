@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import sys
 from collections import deque
 from collections.abc import Callable
 
@@ -77,7 +78,7 @@ class TurnLimit:
         """The end of this turn by ``clock``."""
         self.left = self._frames
         self.low = self._frames // 2
-        self.is_limited = math.isfinite(limits.turn_seconds)
+        self.is_limited = limits.turn_frames < sys.maxsize or math.isfinite(limits.turn_seconds)
         """Whether it ever ends a turn."""
 
     def begin(self, now: float) -> None:

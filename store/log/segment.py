@@ -166,7 +166,8 @@ class Segment:
             if begin < end and not file.allocate(end - begin, begin):
                 return False
             if begin < end:
-                self._reserved = (begin, end)
+                first, last = self._reserved
+                self._reserved = (first if last == begin else begin, end)
             self.zeroed_end = max(begin, end)
         file.datasync()
         self._sync_name()

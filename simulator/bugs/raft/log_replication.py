@@ -189,3 +189,4 @@ def idle_leader_never_looks_back(patch: Patch) -> None:
                 if progress.connected:
                     replicator._heartbeat(peer, commit_index, replicator.round, held)
         replicator._notice_at = None
+        replicator._set_due()

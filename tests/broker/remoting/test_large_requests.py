@@ -62,6 +62,20 @@ async def test_a_request_that_is_too_large_leaves_the_others_alone(
     await server.stop()
 
 
+async def test_a_request_that_cannot_be_encoded_waits_for_no_answer(loop: NetworkedLoop) -> None:
+    client = RemotingClient(loop)
+    told: list[object] = []
+
+    def done(answer: object, failure: object) -> None:
+        told.append((answer, failure))
+
+    with pytest.raises(TypeError, match="surrogates"):
+        client.call("10.0.0.1:1", ECHO, {"x": "\ud800"}, (), timeout=1.0, done=done)
+    assert client.oldest_request("10.0.0.1:1") is None
+    await client.close()
+    assert told == []
+
+
 @pytest.mark.parametrize("junk", ["header", "body"])
 async def test_who_sends_a_follower_what_cannot_be_forwarded_is_refused_alone(
     loop: NetworkedLoop, junk: str

@@ -117,6 +117,20 @@ def test_where_room_cannot_be_reserved_zeros_are_written(
     store.close()
 
 
+def test_all_room_that_is_reserved_and_not_used_is_known(tmp_path: Path) -> None:
+    fs, size = OsFileSystem(), 4 * STEP
+    log = segment.Segment(fs, str(tmp_path), 0, size, direct=True)
+    log.create()
+    for end in (STEP, 3 * STEP):
+        assert log.allocate(log.file, end)
+    entry = b"entry" * 100
+    for offset in (0, 2 * STEP):
+        log.append(entry, offset, zeros_ahead=True)
+    assert log._reserved == (0, 0)
+    assert log.file.pread(size, 0).replace(b"\0", b"") == 2 * entry
+    log.close()
+
+
 @pytest.fixture
 def zeros(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The sizes of zeros that are written below the end of a file. The steps are small ones."""
