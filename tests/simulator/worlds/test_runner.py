@@ -13,7 +13,7 @@ from simulator.worlds.registry import BROKERS, NODES, Run
 
 def parts_of_worlds() -> list[object]:
     """Those that the collector knows. Tests before this one may have left some."""
-    return [each for each in gc.get_objects() if isinstance(each, Cluster | Host)]
+    return [each for each in gc.get_objects() if isinstance(each, (Cluster, Host))]
 
 
 @pytest.mark.parametrize("world", [NODES, BROKERS])
