@@ -27,15 +27,19 @@ run: .venv/.compiled
 # environment says: otherwise each worker compiles all tests again, for 6 s of CPU.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --dist loadfile
 
-# In memory, where there is room: the files that tests make there take them a third of the time.
+# Where there is room in memory: tests of files take a third less time there than on a disk.
 IN_MEMORY := $(shell test -w /dev/shm && df -Pk /dev/shm | awk 'END { if ($$4 > 500000) print "/dev/shm" }')
+
+# Folders whose tests all start processes, as in tests/conftest.py: not even imported.
+ROOMS := bench clients cluster console soak spark
 
 # Three workers keep two cores at work, as a test of real processes often only waits.
 test: check clients browser
 	$(PYTEST) -n 3 $(ARGS)
 
 quick: check
-	PYTEST_DEBUG_TEMPROOT=$(IN_MEMORY) $(PYTEST) -n 2 -q -m "not (processes or jvm or node or minutes)" --hypothesis-profile quick $(ARGS)
+	PYTEST_DEBUG_TEMPROOT=$(IN_MEMORY) $(PYTEST) -n 2 -q --hypothesis-profile quick \
+		-m "not (processes or jvm or node or minutes)" $(ROOMS:%=--ignore=tests/%) $(ARGS)
 
 nightly: .venv/.run
 	$(BIN)/python -m simulator bugs --jobs 2

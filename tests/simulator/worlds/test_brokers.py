@@ -71,6 +71,7 @@ def played(seed: int, *lines: str) -> Outcome:
     return Run(seed, world=BROKERS, seconds=8.0, schedule=schedule).play()
 
 
+@pytest.mark.minutes
 def test_a_broker_that_loses_its_disk_is_refilled_and_counts_again() -> None:
     outcome = played(4, "at 3.0 wipe-disk n1", "at 3.5 start n1")
     assert outcome.violation is None

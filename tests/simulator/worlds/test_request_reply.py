@@ -51,6 +51,7 @@ def test_nothing_moves_any_more_once_those_who_answer_have_left_their_group() ->
     assert outcome.violation is None
 
 
+@pytest.mark.minutes
 def test_without_faults_every_selected_question_is_answered() -> None:
     asking, outcome = run(4, FaultPlan((), 1.0))
     assert outcome.violation is None
