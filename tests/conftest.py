@@ -15,11 +15,13 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 
 from broker.cli.local_cluster import port_layout
+from tests.support.search_effort import EXAMPLES, QUICK_EXAMPLES
 from tests.support.virtual_network import NetworkedLoop
 from tests.support.work_shares import UnitScheduling, put_in_order
 
 settings.register_profile(
     "any machine",
+    max_examples=EXAMPLES,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=True,
@@ -28,7 +30,7 @@ settings.load_profile("any machine")
 """By default an example fails that takes more than 200 ms by the clock, as any does now and then
 where the machine has much else to do."""
 
-settings.register_profile("quick", settings.get_profile("any machine"), max_examples=20)
+settings.register_profile("quick", settings.get_profile("any machine"), max_examples=QUICK_EXAMPLES)
 """Of each property a fifth of the examples, for ``make quick``."""
 
 worker, workers = (os.environ.get(f"PYTEST_XDIST_{name}") for name in ("WORKER", "WORKER_COUNT"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import time
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.conftest import ROOMS, TESTS
 from tests.support.work_shares import SPARK, in_order, unit_of
 
 
@@ -23,6 +25,12 @@ def test_random_tests_do_not_fail_for_being_slow(flag: bool) -> None:
 def test_a_test_without_a_mark_starts_no_process() -> None:
     with pytest.raises(RuntimeError, match=r"subprocess\.Popen: mark it as `processes`"):
         subprocess.Popen([sys.executable, "-c", ""])
+
+
+def test_quick_imports_all_but_the_folders_whose_tests_start_processes() -> None:
+    rules = (TESTS.parent / "Makefile").read_text()
+    (named,) = re.findall(r"^ROOMS := (.*)$", rules, re.M)
+    assert set(named.split()) == ROOMS.keys()
 
 
 @pytest.mark.processes

@@ -153,12 +153,18 @@ class TlsServer:
             self._close(connection)
 
     def _serve(self, connection: socket.socket, *, tls: bool) -> None:
-        self._forget(connection)
+        # Until the task begins, the connection is closed with those that are silent: a task that
+        # is cancelled before then runs nothing.
+        self._loop.remove_reader(connection.fileno())
         task = self._loop.create_task(self._connect(connection, tls=tls))
         self._connecting.add(task)
         task.add_done_callback(self._connecting.discard)
 
     async def _connect(self, connection: socket.socket, *, tls: bool) -> None:
+        timer = self._silent.pop(connection, None)
+        if timer is None:
+            return  # it was closed meanwhile
+        timer.cancel()
         host = _host_of(connection)
         try:
             if tls:

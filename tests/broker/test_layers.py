@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
+from functools import cache
 from pathlib import PurePosixPath
 
 import pytest
@@ -159,19 +160,21 @@ def room_of(file: str) -> str:
     return str(inside.parent)
 
 
-def arrows() -> Iterator[tuple[str, str]]:
-    """From each file of the broker to the files in other rooms that it imports."""
+@cache
+def arrows() -> Mapping[str, Mapping[str, str]]:
+    """Of each room the other rooms that it knows, and of each of these one import that says so."""
+    found: dict[str, dict[str, str]] = {room: {} for room in ROOMS}
     for file, imported in imports_of("broker").items():
+        room = room_of(file)
         for other in imported:
-            if other.startswith("broker/") and room_of(file) != room_of(other):
-                yield file, other
+            if other.startswith("broker/") and room_of(other) != room:
+                found.setdefault(room, {})[room_of(other)] = f"{file} -> {other}"
+    return found
 
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_a_room_knows_what_the_table_says_and_nothing_else(room: str) -> None:
-    known = {
-        room_of(other): f"{file} -> {other}" for file, other in arrows() if room_of(file) == room
-    }
+    known = arrows()[room]
     assert not {name: arrow for name, arrow in known.items() if name not in ROOMS[room]}
     assert not ROOMS[room] - known.keys(), "the table lets it know more than it does"
 

@@ -85,7 +85,8 @@ def test_what_others_sent_is_quoted_in_one_way() -> None:
         f"{path}:{node.lineno}"
         for room in SAYING
         for path in (broker / room).rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
+        if "!r" in (source := path.read_text())
+        for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.FormattedValue) and node.conversion == ord("r")
     ]
     assert not repeated, "use store.quoting.quoted instead of !r"

@@ -111,6 +111,7 @@ def test_what_cannot_be_read_behind_the_checkpoint_is_put_back_by_the_peers(
     assert marks["damage repaired before the node started"] == 1
 
 
+@pytest.mark.minutes
 @pytest.mark.parametrize("unreadable", [False, True], ids=["rotted", "unreadable"])
 def test_a_pending_rebuild_keeps_no_node_from_running_and_peers_give_back_what_it_lacked(
     unreadable: bool,

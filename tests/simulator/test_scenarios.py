@@ -14,8 +14,9 @@ from simulator.faults.schedule import Action
 from simulator.runs.scenario import Scenario, ScenarioError, parse_scenario
 from simulator.runs.shrink import NotBrokenError, Shrinker, kind_of
 from tests.support.odd_files import make_odd_file
+from tests.support.search_effort import sample
 
-SCENARIOS = sorted(Path(__file__).with_name("scenarios").glob("*.txt"))
+SCENARIOS = sample(sorted(Path(__file__).with_name("scenarios").glob("*.txt")))
 
 
 OTHER_SEEDS = 100
@@ -35,6 +36,7 @@ def test_a_kept_scenario_comes_to_what_it_must(path: Path) -> None:
     pytest.fail(f"in none of {len(seeds)} seeds; at last: {verdict}")
 
 
+@pytest.mark.minutes
 def test_a_scenario_comes_to_the_same_again() -> None:
     scenario = parse_scenario(SCENARIOS[0].read_text(encoding="utf-8"))
     assert scenario.run() == scenario.run()

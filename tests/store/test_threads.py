@@ -72,6 +72,7 @@ def test_zeros_written_ahead_never_meet_entries(tmp_path: Path) -> None:
     store.close()
 
 
+@pytest.mark.minutes
 def test_readers_see_whole_entries_while_others_append_truncate_checkpoint_and_expire(
     tmp_path: Path,
 ) -> None:

@@ -9,7 +9,7 @@
 - ``imports``: which file imports which, for tests of layers.
 - ``command_reference``: makes the page of the commands.
 - ``work_shares``: which worker of ``make test`` takes which file, and in which order.
-- ``search_effort``: how long random tests search.
+- ``search_effort``: how long random tests search, and which of many cases ``make quick`` tries.
 
 The fixtures of a folder are in its ``conftest.py``: ``tests/broker`` has ``broker``, ``site`` (its
 HTTP port) and ``service`` (its gRPC service), ``tests/dledger/node`` has ``member``.

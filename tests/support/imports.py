@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def imports_of(package: str) -> Mapping[str, frozenset[str]]:
 
 def _imported(path: Path) -> set[str]:
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in statements(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -37,6 +37,18 @@ def _imported(path: Path) -> set[str]:
     return found
 
 
+def statements(tree: ast.Module) -> Iterator[ast.stmt]:
+    """All statements, without a look at the expressions in them, which are most of a tree."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        for node in ast.iter_child_nodes(waiting.pop()):
+            if isinstance(node, ast.stmt):
+                yield node
+            if not isinstance(node, ast.expr):
+                waiting.append(node)
+
+
+@cache
 def _file_of(name: str) -> str | None:
     """The file of a module, if it is one of this repository; for a package, its ``__init__.py``."""
     place = ROOT / name.replace(".", "/")

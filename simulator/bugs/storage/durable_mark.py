@@ -81,7 +81,14 @@ def zeros_written_over_entries(patch: Patch) -> None:
     """An entry that grew its file lies where zeros are written ahead next."""
 
     @patch.around(Segment, "append")
-    def forgetful(append: Original[None], segment: Segment, data: Bytes, offset: int) -> None:
+    def forgetful(
+        append: Original[None],
+        segment: Segment,
+        data: Bytes,
+        offset: int,
+        *,
+        zeros_ahead: bool = False,
+    ) -> None:
         zeroed = segment.zeroed_end
-        append(segment, data, offset)
+        append(segment, data, offset, zeros_ahead=zeros_ahead)
         segment.zeroed_end = zeroed

@@ -6,6 +6,7 @@ import os
 import time
 from mmap import mmap
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import pytest
 
@@ -88,17 +89,18 @@ def test_what_is_written_is_counted_per_byte_of_all_rounds() -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="only Linux counts these")
-def test_usage_counts_what_a_process_writes_and_keeps(tmp_path: Path) -> None:
+def test_usage_counts_what_a_process_writes_and_keeps() -> None:
     pids = [os.getpid(), 2**22 + 1]
     before, memory = usage(pids), memory_bytes(pids)
     kept = mmap(-1, 32 << 20)  # pages of its own, where the heap may have free ones
     kept.write(b"x" * (32 << 20))
-    with (tmp_path / "file").open("wb") as file:
+    with TemporaryFile() as file:  # on a disk: that of other tests may be in memory
         file.write(kept[: 4 << 20])
         file.flush()
         os.fsync(file.fileno())
+        on_disk = os.fstatvfs(file.fileno()).f_fsid != 0
     used = usage(pids).since(before)
-    if os.statvfs(tmp_path).f_fsid != 0:  # a file system in memory writes nothing
+    if on_disk:  # a file system in memory writes nothing
         assert used.written_bytes >= 4 << 20
     assert 0 < used.cpu_seconds < time.process_time()
     assert memory_bytes(pids) >= memory + (16 << 20)

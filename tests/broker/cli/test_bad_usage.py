@@ -24,6 +24,7 @@ from broker.cli.terminal.command_error import CommandError
 from broker.cli.terminal.options import DIRECTORY
 from tests.support.command_leaves import Leaf, leaves_of
 from tests.support.odd_files import make_odd_file
+from tests.support.search_effort import sample
 
 NOBODY = "127.0.0.1:1"
 HUGE = "x" * 20_000
@@ -105,7 +106,7 @@ def check_told(arguments: Sequence[str], code: int, told: str) -> None:
 @BY_NAME
 def test_no_value_makes_a_command_fail_but_in_one_line(leaf: Leaf, run: Run) -> None:
     for param in leaf.values():
-        for bad in BAD.values():
+        for bad in sample(BAD.values()):
             arguments = leaf.line(param, bad)
             code, _, told = run(arguments)
             check_told(arguments, code, told)
@@ -133,8 +134,14 @@ def test_what_is_needed_and_not_given_and_what_is_not_known_is_bad_usage(
         assert (code, out) == (2, "")
 
 
-@pytest.mark.parametrize("kind", ["fifo", "directory", "loop", "huge", "bytes", "nested", "empty"])
-@BY_NAME
+@pytest.mark.parametrize(
+    ("leaf", "kind"),
+    sample(
+        pytest.param(leaf, kind, id=f"{leaf.name}-{kind}")
+        for leaf in LEAVES
+        for kind in ("fifo", "directory", "loop", "huge", "bytes", "nested", "empty")
+    ),
+)
 def test_odd_files_in_a_cluster_directory_are_told(
     leaf: Leaf, kind: str, run: Run, tmp_path: Path
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from broker.config.toml_text import CONFIG_SIZE_MAX
 from dledger.wire.endpoint import Endpoint
 from tests.support.config_text import parse_config
 from tests.support.odd_files import make_odd_file
+from tests.support.search_effort import sample
 
 GOOD = """
 group = "broker-a"
@@ -218,8 +220,7 @@ BAD_VALUES = {
 }
 
 
-@pytest.mark.parametrize("value", BAD_VALUES)
-@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize(("key", "value"), sample(product(KEYS, BAD_VALUES)))
 def test_every_setting_refuses_what_it_cannot_be_in_a_line_that_names_it(
     key: str, value: str, tmp_path: Path
 ) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from broker.nameserver.registration_checks import EarlierConnectionError, StaleTermError
 from broker.nameserver.registrations import EXPIRY_MS
 from tests.broker.nameserver.route_tables import N0, N1, N2, Tables
+from tests.support.search_effort import searching
 
 ADDRESSES = st.sampled_from([N0, N1, N2])
 
@@ -99,7 +99,7 @@ class AnySequence(RuleBasedStateMachine):
             assert len(route["brokerDatas"]) == len(route["queueDatas"]) > 0
 
 
-AnySequence.TestCase.settings = settings(max_examples=60, stateful_step_count=20, deadline=None)
+AnySequence.TestCase.settings = searching(60, 20)
 
 
 TestAnySequence = AnySequence.TestCase

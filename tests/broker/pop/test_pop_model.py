@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from broker.pop.pop_request import PoppedMessage
@@ -19,6 +19,7 @@ from dledger.errors import NotLeaderError
 from store.message.record import decode_record
 from tests.broker.pop.pop_client import EXPIRED, OK, Member, committed, sent
 from tests.broker.single_broker import SingleBroker, messages, running_broker
+from tests.support.search_effort import searching
 from tests.support.virtual_network import NetworkedLoop, run_in_virtual_time
 
 INVISIBLE_S = 10
@@ -226,7 +227,7 @@ STEP: dict[str, Callable[[Member, Model, Named, list[Any]], Coroutine[Any, Any, 
 }
 
 
-@settings(max_examples=60, deadline=None)
+@searching(60)
 @example([("send", "a"), ("send", "a"), ("receive", 1, True), ("receive", 1, False)])
 @example(
     [

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.errors import IllegalMessageError
@@ -26,6 +26,7 @@ from tests.broker.single_broker import (
     running_broker,
     send_ext,
 )
+from tests.support.search_effort import searching
 from tests.support.virtual_network import NetworkedLoop, run_in_virtual_time
 
 RESPONSE_CODES = {int(code) for code in ResponseCode}
@@ -71,7 +72,7 @@ bodies = st.one_of(st.binary(max_size=64), json_bodies, st.binary(max_size=9).ma
 codes = st.sampled_from([code for code in RequestCode if code < 400])
 
 
-@settings(max_examples=25, deadline=None)
+@searching(25)
 @given(st.lists(st.tuples(codes, fields, bodies), max_size=12))
 def test_any_request_is_answered_and_what_is_stored_stays(
     requests: list[tuple[int, dict[str, Any], bytes]],

@@ -293,6 +293,7 @@ def logged() -> Iterator[list[str]]:
         logger.removeHandler(handler)
 
 
+@pytest.mark.minutes
 async def test_a_group_with_more_topics_than_a_frame_holds_as_json_is_registered(
     loop: NetworkedLoop,
 ) -> None:

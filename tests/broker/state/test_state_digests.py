@@ -6,7 +6,7 @@ from itertools import count
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.state import state_digests
@@ -54,6 +54,7 @@ from store.state.state_digests import (
     pack_reports,
     unpack_reports,
 )
+from tests.support.search_effort import searching
 
 SEGMENT = 4096
 HOST = bytes(8)
@@ -137,7 +138,7 @@ class Log:
         return machine
 
 
-@settings(max_examples=40)
+@searching(40)
 @given(ENTRIES)
 def test_digests_kept_as_the_state_changes_are_those_of_its_checkpoint(
     entries: list[tuple[list[tuple[str, int, int]], list[Command]]],

@@ -9,7 +9,7 @@ from random import Random
 from typing import TypeVar
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dledger.errors import PeerError
@@ -36,6 +36,7 @@ from store.replica import ReplicaStore, StoreConfig
 from store.state.checkpoint import Checkpoint, encode_checkpoint
 from tests.dledger.raft.written_log import written_log
 from tests.support.fake_executor import FakeExecutor
+from tests.support.search_effort import searching
 
 T = TypeVar("T")
 
@@ -132,7 +133,7 @@ messages = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@searching(150)
 @given(st.lists(st.tuples(st.sampled_from(("n1", "n2", "n9")), messages), max_size=25))
 def test_whatever_a_peer_asks_answers_or_reports_the_node_goes_on(
     told: list[tuple[str, Message]],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dledger.raft.messages import AppendAccepted, AppendRejected, AppendRequest
@@ -10,6 +10,7 @@ from store.log.entry import Entry
 from tests.dledger.raft.core_cluster import Cluster, Disk
 from tests.dledger.raft.observer import Observer, Packet
 from tests.dledger.raft.written_log import written_log
+from tests.support.search_effort import searching
 
 
 class Probes(Observer):
@@ -60,7 +61,7 @@ def walked_meeting(leader: list[Entry], follower: list[Entry]) -> int:
 
 
 @given(parted_logs())
-@settings(max_examples=300, deadline=None)
+@searching(300)
 def test_the_logs_meet_where_walking_says_after_few_probes(
     logs: tuple[list[int], list[int]],
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -11,6 +10,7 @@ from dledger.errors import InvariantError
 from dledger.raft.entry_cache import EntryCache
 from store.log.entry import Entry
 from tests.dledger.raft.written_log import next_entry, written_log
+from tests.support.search_effort import searching
 
 
 class LogModel(RuleBasedStateMachine):
@@ -97,7 +97,7 @@ class LogModel(RuleBasedStateMachine):
                 assert self.log.last_index_not_above(index, term) == walked
 
 
-LogModel.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+LogModel.TestCase.settings = searching(40, 25)
 TestLogIsAList = LogModel.TestCase
 
 

@@ -7,7 +7,7 @@ from random import Random
 from typing import TypeVar
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dledger.errors import PeerError
@@ -34,6 +34,7 @@ from store.log.entry import Entry, EntryKind, build_entry
 from tests.dledger.raft.core_cluster import Cluster
 from tests.dledger.raft.invariants import Invariants, check_converged
 from tests.dledger.raft.observer import Observer
+from tests.support.search_effort import searching
 
 T = TypeVar("T")
 NAMES = ("n0", "n1", "n2")
@@ -194,7 +195,7 @@ def attacked(
 
 def shows_its_seed(test: Callable[[int], None]) -> Callable[[int], None]:
     """Hypothesis draws the seeds, and prints the one that failed."""
-    return settings(max_examples=60, deadline=None)(given(st.integers(0, 1 << 30))(test))
+    return searching(60)(given(st.integers(0, 1 << 30))(test))
 
 
 @shows_its_seed

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dledger import raft
+from tests.support.imports import statements
 
 RAFT = sorted(Path(raft.__path__[0]).glob("*.py"))
 BESIDE = {
@@ -40,7 +41,7 @@ WORLD = {
 def imported(path: Path) -> set[str]:
     """The packages that a file imports anywhere."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in statements(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             found |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module is not None:

@@ -9,31 +9,32 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.dledger.raft.random_schedule import Schedule
+from tests.support.search_effort import sample, searching
 
 THREE = ("n0", "n1", "n2")
 FIVE = ("n0", "n1", "n2", "n3", "n4")
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", sample(range(100)))
 def test_three_nodes_keep_the_rules(seed: int) -> None:
     Schedule(THREE, Random(seed).randrange).run(300)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", sample(range(60)))
 def test_five_nodes_keep_the_rules(seed: int) -> None:
     Schedule(FIVE, Random(seed).randrange).run(400)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", sample(range(60)))
 def test_changing_members_keep_the_rules(seed: int) -> None:
     Schedule(THREE, Random(seed).randrange, spare=("n3", "n4")).run(500)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", sample(range(40)))
 def test_old_copies_of_disks_that_all_others_know_of_keep_the_rules(seed: int) -> None:
     names = (THREE, FIVE)[seed % 2]
     Schedule(names, Random(seed).randrange, copies=True).run(500)
@@ -51,7 +52,7 @@ class Tape:
 
 
 @given(st.binary(max_size=300), st.sampled_from((THREE, FIVE)))
-@settings(max_examples=100, deadline=None)
+@searching(100)
 def test_shrinkable_schedules_keep_the_rules(tape: bytes, names: tuple[str, ...]) -> None:
     Schedule(names, Tape(tape).draw).run(len(tape) // 2)
 

@@ -12,6 +12,7 @@ from simulator.runs.profiles import PROFILES
 from simulator.worlds.registry import BROKERS, NODES, Run
 
 
+@pytest.mark.minutes
 @pytest.mark.parametrize(
     ("kind", "marks"),
     [
@@ -33,6 +34,7 @@ def test_a_kind_of_fault_leads_to_its_situation(kind: str, marks: list[str]) -> 
     assert [mark for mark in marks if mark not in outcome.marks] == []
 
 
+@pytest.mark.minutes
 @pytest.mark.parametrize(("seed", "left"), [(24, "ConsumeQueue"), (7, "checkpoint")])
 def test_all_that_is_derived_is_damaged_and_mended(seed: int, left: str) -> None:
     """Never both of those on one machine."""

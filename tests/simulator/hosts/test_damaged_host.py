@@ -62,6 +62,7 @@ def test_a_machine_is_stopped_in_order_in_the_moment_in_which_it_is_mended(
     assert outcome.marks["damage repaired before the node started"] == 1
 
 
+@pytest.mark.minutes
 def test_a_machine_whose_files_are_swapped_is_not_damaged_otherwise() -> None:
     """Nobody could tell by a file's name what in it may suffer: seed 34 of ``damage`` lost an
     entry that was behind the mark, in a segment that bore the name of an old one."""

@@ -60,6 +60,7 @@ def stopped(monkeypatch: pytest.MonkeyPatch, drain_seconds: int, staying: Collec
     return took[0]
 
 
+@pytest.mark.minutes
 @pytest.mark.parametrize("staying", [("c0", "c1"), ("p0", "p1"), ALL], ids="/".join)
 def test_a_leader_that_stops_waits_only_until_its_clients_know_the_next_one(
     staying: Collection[str], monkeypatch: pytest.MonkeyPatch
@@ -67,6 +68,7 @@ def test_a_leader_that_stops_waits_only_until_its_clients_know_the_next_one(
     assert stopped(monkeypatch, 35, staying) < ENDS_SECONDS
 
 
+@pytest.mark.minutes
 def test_a_preferred_leader_that_stops_does_not_get_the_leadership_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -243,6 +243,7 @@ def test_a_disk_error_ends_the_process_and_it_comes_back() -> None:
     assert run(script).marks["disk error stopped a node"] == 1
 
 
+@pytest.mark.minutes
 @pytest.mark.parametrize("ending", Ending)
 def test_a_host_may_end_within_any_file_call_of_its_life(ending: Ending) -> None:
     async def script(cluster: Cluster[Any]) -> None:

@@ -16,6 +16,7 @@ from store.recovery.snapshot_install import InstallPlan, SnapshotInstall
 from store.state.checkpoint import NAME_PREFIX
 from tests.simulator.hosts.test_durable_state import cut_off
 from tests.simulator.hosts.test_host import leader_of, others, run, serving, settle
+from tests.support.search_effort import sample
 
 
 def gave_up(cluster: Cluster[Any], away: Host) -> bool:
@@ -41,7 +42,7 @@ async def left_behind(cluster: Cluster[Any]) -> Host:
     raise AssertionError("nothing was given up")
 
 
-@pytest.mark.parametrize("seed", range(1, 7))
+@pytest.mark.parametrize("seed", sample(range(1, 7)))
 def test_a_follower_behind_the_first_retained_entry_is_refilled(seed: int) -> None:
     async def script(cluster: Cluster[Any]) -> None:
         away = await left_behind(cluster)
@@ -55,7 +56,7 @@ def test_a_follower_behind_the_first_retained_entry_is_refilled(seed: int) -> No
     assert run(script, seed).marks["refilled by a peer"] == 1
 
 
-@pytest.mark.parametrize("seed", range(1, 5))
+@pytest.mark.parametrize("seed", sample(range(1, 5)))
 def test_retention_that_goes_on_during_a_refill_does_not_keep_it_from_ending(seed: int) -> None:
     async def script(cluster: Cluster[Any]) -> None:
         away = await left_behind(cluster)
@@ -73,7 +74,7 @@ GATHERED_FROM = 13  # file calls after which a part of the refill is on the disk
 DEATHS = ("power fails within a file call", "process dies within a file call")
 
 
-@pytest.mark.parametrize("calls", range(1, 27, 4))
+@pytest.mark.parametrize("calls", sample(range(1, 27, 4)))
 def test_a_follower_that_dies_while_it_is_refilled_is_refilled_in_the_end(calls: int) -> None:
     async def script(cluster: Cluster[Any]) -> None:
         away = await left_behind(cluster)
@@ -105,6 +106,7 @@ def test_a_disk_that_fills_up_at_the_end_of_a_refill_stops_nobody() -> None:
     assert run(script, 1).marks["refilled by a peer"] >= 1
 
 
+@pytest.mark.minutes
 def test_while_a_disk_is_full_a_node_goes_on_with_the_log_that_it_has(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

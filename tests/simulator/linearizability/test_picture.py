@@ -11,6 +11,7 @@ from simulator.invariants import Invariant
 from simulator.invariants.raft.read_index import ReadIndexSeesCommitted
 
 
+@pytest.mark.minutes
 def test_a_replay_draws_the_registers_that_are_none(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

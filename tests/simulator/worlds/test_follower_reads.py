@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from simulator.faults.injector import FaultPlan
 from simulator.worlds.registry import FOLLOWERS, Run
 
 
+@pytest.mark.minutes
 def test_followers_answer_reads_by_index_while_leaders_change() -> None:
     """Repeat it with ``Run(2, world=FOLLOWERS, seconds=8.0, plan=plan).play(print)``."""
     plan = FaultPlan.of(("crash", "partition", "pause"))

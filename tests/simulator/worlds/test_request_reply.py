@@ -28,6 +28,7 @@ def test_requests_are_answered_and_only_what_is_selected_is_delivered(seed: int)
     assert outcome.marks["message passed over by an expression"]
 
 
+@pytest.mark.minutes
 def test_those_who_ask_and_answer_crash_too_and_every_promise_is_kept() -> None:
     _, outcome = run(6, FaultPlan(("client crash",), 0.4))
     assert outcome.violation is None
@@ -50,6 +51,7 @@ def test_nothing_moves_any_more_once_those_who_answer_have_left_their_group() ->
     assert outcome.violation is None
 
 
+@pytest.mark.minutes
 def test_without_faults_every_selected_question_is_answered() -> None:
     asking, outcome = run(4, FaultPlan((), 1.0))
     assert outcome.violation is None

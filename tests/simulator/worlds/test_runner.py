@@ -11,9 +11,15 @@ from simulator.worlds.cluster import Cluster
 from simulator.worlds.registry import BROKERS, NODES, Run
 
 
+def kinds_of(kind: type) -> set[type]:
+    """It, and all that are derived from it."""
+    return {kind}.union(*map(kinds_of, kind.__subclasses__()))
+
+
 def parts_of_worlds() -> list[object]:
     """Those that the collector knows. Tests before this one may have left some."""
-    return [each for each in gc.get_objects() if isinstance(each, Cluster | Host)]
+    kinds = kinds_of(Cluster) | kinds_of(Host)
+    return [each for each in gc.get_objects() if type(each) in kinds]
 
 
 @pytest.mark.parametrize("world", [NODES, BROKERS])

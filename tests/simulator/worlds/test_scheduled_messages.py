@@ -32,6 +32,7 @@ def test_what_waits_is_delivered_once_and_not_early(seed: int) -> None:
     assert waiting.later.acknowledged > 10
 
 
+@pytest.mark.minutes
 def test_without_faults_it_all_arrives() -> None:
     waiting, outcome = run(4, FaultPlan((), 1.0))
     assert outcome.violation is None
@@ -53,6 +54,7 @@ def test_a_mark_that_stays_behind_is_found_when_another_leads(
     assert "is delivered 2 times and was stored 1 times to wait" in str(outcome.violation)
 
 
+@pytest.mark.minutes
 def test_a_mark_that_runs_ahead_is_found_when_another_leads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

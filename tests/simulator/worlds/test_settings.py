@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from simulator.faults.injector import FaultPlan
 from simulator.runs.profiles import PROFILES
 from simulator.worlds.cluster import Cluster
@@ -20,6 +22,7 @@ REGISTERS_MIN = 3
 """A second, of those: offsets and topics."""
 
 
+@pytest.mark.minutes
 def test_calm_clients_have_a_workload_still() -> None:
     """Repeat it with ``Run(SEED, world=CALM, seconds=6.0, plan=plan).play()``."""
     calm = (CALM_SETTINGS.client_bursts, CALM_SETTINGS.consumer_config)

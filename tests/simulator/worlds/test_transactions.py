@@ -23,6 +23,7 @@ def test_transactions_are_published_once_and_as_decided(seed: int) -> None:
     assert len(cluster.workload(Transactions).published.published) > 5
 
 
+@pytest.mark.minutes
 def test_without_faults_all_that_was_decided_to_be_committed_is_published() -> None:
     cluster = Run(1, world=TRANSACTIONS, plan=FaultPlan((), 1.0)).cluster()
     outcome = play(cluster, lambda made: made.run(SECONDS))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from simulator.faults.injector import FaultPlan
 from simulator.worlds.registry import GROUPS, Run
 
 
+@pytest.mark.minutes
 def test_clients_of_two_groups_keep_what_both_promise() -> None:
     """Repeat it with ``Run(1, world=GROUPS, seconds=5.0, plan=plan).play(print)``."""
     plan = FaultPlan.of(("crash", "pause", "client cut off"))

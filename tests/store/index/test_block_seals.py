@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from crc32c import crc32c
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.engine.disk import SimulatedFileSystem
@@ -16,6 +16,7 @@ from store.index.queue_tails import TAILS_NAME, amend_tails, read_tails
 from store.log.layout import segment_name
 from store.message.batch import QUEUE_ROW
 from tests.store.small_logs import simulated
+from tests.support.search_effort import searching
 
 DIRECTORY = "/data/consumequeue"
 ROWS = f"{DIRECTORY}/orders/0/{segment_name(0)}"
@@ -78,7 +79,7 @@ def test_full_blocks_have_seals_however_their_rows_came(parts: tuple[int, ...]) 
     assert queue.read(0, count) == rows(0, count)
 
 
-@settings(max_examples=40, deadline=None)
+@searching(40)
 @given(st.sampled_from((ROWS, SEALS)), st.floats(0, 1, exclude_max=True), st.integers(0, 7))
 def test_a_flipped_bit_gives_nobody_a_wrong_row_and_hides_no_other_block(
     path: str, share: float, bit: int

@@ -6,7 +6,7 @@ import errno
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -18,6 +18,7 @@ from store.index.consume_queues import BARRIER_QUEUES, ConsumeQueues
 from store.index.queue_rows import OpenFiles
 from store.message.batch import QUEUE_ROW
 from tests.store.small_logs import simulated
+from tests.support.search_effort import searching
 
 ROWS_PER_FILE = 4
 DIRECTORY = "/data/consumequeue"
@@ -120,7 +121,7 @@ class QueueLife(RuleBasedStateMachine):
 
 
 TestQueueLife = QueueLife.TestCase
-TestQueueLife.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestQueueLife.settings = searching(60, 25)
 
 
 @pytest.fixture
@@ -354,7 +355,7 @@ def slow_search(times: list[int], first: int, timestamp: int) -> int:
     return later[0] if after - timestamp < timestamp - before else later[0] - 1
 
 
-@settings(max_examples=300)
+@searching(300)
 @given(
     st.lists(st.integers(0, 30), max_size=12).map(sorted),
     st.integers(0, 5),

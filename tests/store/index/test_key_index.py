@@ -6,7 +6,7 @@ import errno
 
 import pytest
 from crc32c import crc32c
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -16,6 +16,7 @@ from store.index.key_file import HEADER
 from store.index.key_index import KeyIndex
 from store.message.batch import KEY_ROW
 from tests.store.small_logs import simulated
+from tests.support.search_effort import searching
 
 DIRECTORY = "/data/keyindex"
 ALWAYS = (0, 10**12)
@@ -112,7 +113,7 @@ class KeyLife(RuleBasedStateMachine):
 
 
 TestKeyLife = KeyLife.TestCase
-TestKeyLife.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestKeyLife.settings = searching(60, 25)
 
 
 @pytest.fixture

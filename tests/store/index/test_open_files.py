@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from random import Random
 
+import pytest
+
 from simulator.engine.disk import SimulatedFileSystem
 from store.index.queue_rows import OpenFiles, QueueRows
 
@@ -26,6 +28,7 @@ def threads_that_take_turns_often() -> Iterator[None]:
         sys.setswitchinterval(before)
 
 
+@pytest.mark.minutes
 def test_a_reader_and_the_scrub_may_use_them_at_the_same_time() -> None:
     fs = SimulatedFileSystem(Random(1))
     files = OpenFiles(fs, open_max=QUEUES // 2)

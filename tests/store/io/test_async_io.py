@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -54,6 +55,13 @@ class HandWrites:
     ) -> bool:
         self.under_way.append((size, position, then))
         return True
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """On a disk: that of other tests may be in memory, where no write can be told not to wait."""
+    with TemporaryDirectory() as directory:
+        yield Path(directory)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgpack
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from store.errors import CorruptBatchError
@@ -25,6 +25,7 @@ from store.message.batch import (
 from store.message.record import PendingMessage, iter_records, key_hash, make_pending_message
 from store.verify.log.batch_check import BatchMismatchError, check_batch
 from store.verify.log.batch_columns import TopicNumbers, read_columns
+from tests.support.search_effort import searching
 
 POSITION = 4096
 STORED_MS = 1_700_000_000_999
@@ -66,7 +67,6 @@ def example() -> Entry:
     )
 
 
-@settings(deadline=None)
 @given(staged_runs(), st.binary(max_size=20))
 def test_the_size_is_known_before_the_position(runs: list[QueueRun], commands: bytes) -> None:
     body = b"".join(encode_batch(POSITION, STORED_MS, HOST, runs, commands))
@@ -74,7 +74,6 @@ def test_the_size_is_known_before_the_position(runs: list[QueueRun], commands: b
     assert batch_size([run.topic for run in runs], message_bytes, commands) == len(body)
 
 
-@settings(deadline=None)
 @given(staged_runs(), st.binary(max_size=20))
 def test_a_batch_survives_a_round_trip(runs: list[QueueRun], commands: bytes) -> None:
     entry = entry_of(runs, commands)
@@ -97,7 +96,6 @@ def test_a_batch_survives_a_round_trip(runs: list[QueueRun], commands: bytes) ->
     ] == sent
 
 
-@settings(deadline=None)
 @given(staged_runs())
 def test_rows_say_where_the_records_lie_in_the_log(runs: list[QueueRun]) -> None:
     entry = entry_of(runs)
@@ -118,7 +116,6 @@ def test_rows_say_where_the_records_lie_in_the_log(runs: list[QueueRun]) -> None
     assert list(KEY_ROW.iter_unpack(batch.key_rows)) == keys
 
 
-@settings(deadline=None)
 @given(st.integers(0, 400))
 def test_a_batch_cut_short_is_refused(size: int) -> None:
     body = example().body
@@ -126,7 +123,6 @@ def test_a_batch_cut_short_is_refused(size: int) -> None:
         decode_batch(body[: min(size, len(body) - 1)])
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=300))
 def test_arbitrary_bytes_are_refused_with_the_typed_error(data: bytes) -> None:
     for body in (data, data + bytes(FOOTER.size - 1) + b"\x01"):
@@ -137,7 +133,6 @@ def test_arbitrary_bytes_are_refused_with_the_typed_error(data: bytes) -> None:
         assert sum(run.count for run in batch.runs) * QUEUE_ROW.size == len(batch.rows)
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=60), st.integers(0, 3))
 def test_arbitrary_run_headers_are_refused_with_the_typed_error(runs: bytes, count: int) -> None:
     body = bytes(QUEUE_ROW.size * count) + runs + FOOTER.pack(0, count, 0, len(runs), 0, 1)
@@ -163,7 +158,6 @@ def test_runs_that_name_other_records_than_the_footer_are_refused() -> None:
 # --- the deep check
 
 
-@settings(deadline=None)
 @given(staged_runs(), st.sampled_from([b"", msgpack.packb([["expire", 1]])]))
 def test_what_a_leader_encodes_passes_the_check(runs: list[QueueRun], commands: bytes) -> None:
     entry = entry_of(runs, commands)
@@ -209,7 +203,7 @@ def test_messages_of_one_layout_are_proved_column_by_column() -> None:
     assert is_proved(entry)
 
 
-@settings(max_examples=300, deadline=None)
+@searching(300)
 @given(st.integers(0, 10_000), st.integers(0, 7))
 def test_columns_and_the_check_record_by_record_agree_on_any_flipped_bit(
     byte: int, bit: int

@@ -19,6 +19,7 @@ from store.errors import StoreError
 from store.log.entry import Entry
 from store.replica import ReplicaStore
 from tests.store.small_logs import Writer, contents, data_of, open_store, save_mark, simulated
+from tests.support.search_effort import sample
 
 
 @dataclass
@@ -171,12 +172,12 @@ def stop_at(call: int, stop: Callable[[SimulatedFileSystem], None], seed: int) -
 
 
 @pytest.mark.parametrize("keep", [0.0, 0.3, 0.7, 1.0])
-@pytest.mark.parametrize("call", range(1, CALLS + 1))
+@pytest.mark.parametrize("call", sample(range(1, CALLS + 1)))
 def test_power_loss_at_any_file_call_loses_nothing_that_was_synced(call: int, keep: float) -> None:
     stop_at(call, lambda fs: fs.power_loss(keep=keep), seed=call)
 
 
-@pytest.mark.parametrize("call", range(1, CALLS + 1))
+@pytest.mark.parametrize("call", sample(range(1, CALLS + 1)))
 def test_a_killed_process_at_any_file_call_loses_nothing_that_was_appended(call: int) -> None:
     fs, told = simulated(call), Told()
     script = Script(fs, told)
@@ -192,7 +193,7 @@ def test_a_killed_process_at_any_file_call_loses_nothing_that_was_appended(call:
     assert contents(open_store(fs)) == kept
 
 
-@pytest.mark.parametrize("call", range(1, CALLS + 1))
+@pytest.mark.parametrize("call", sample(range(1, CALLS + 1)))
 def test_power_loss_during_recovery_from_power_loss_loses_nothing(call: int) -> None:
     fs, told = simulated(call), Told()
     fs.lose_power_at(call)
@@ -213,7 +214,7 @@ def test_power_loss_during_recovery_from_power_loss_loses_nothing(call: int) -> 
     check(store, told)
 
 
-@pytest.mark.parametrize("call", range(1, CALLS + 1))
+@pytest.mark.parametrize("call", sample(range(1, CALLS + 1)))
 def test_a_failed_call_ends_the_store_and_loses_nothing_that_was_synced(call: int) -> None:
     fs, told = simulated(call), Told()
     fault = fs.inject(Fault(call, errno.EIO))
@@ -229,7 +230,7 @@ def test_a_failed_call_ends_the_store_and_loses_nothing_that_was_synced(call: in
     assert contents(open_store(fs)) == kept
 
 
-@pytest.mark.parametrize("call", range(1, CALLS + 1))
+@pytest.mark.parametrize("call", sample(range(1, CALLS + 1)))
 def test_a_disk_that_fills_up_at_any_call_loses_nothing(call: int) -> None:
     fs, told = simulated(call), Told()
     fault = fs.inject(Fault(call, errno.ENOSPC))

@@ -6,7 +6,7 @@ import errno
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.engine.disk import Fault, SimulatedFileSystem
@@ -21,6 +21,7 @@ from tests.store.small_logs import (
     save_mark,
     simulated,
 )
+from tests.support.search_effort import searching
 
 STATE = f"{DIRECTORY}/state"
 LOG = f"{DIRECTORY}/commitlog"
@@ -49,7 +50,7 @@ def snapshot(fs: SimulatedFileSystem) -> dict[str, bytes]:
     return {path: fs.visible_bytes(path) for path in fs.files() if path.startswith(LOG)}
 
 
-@settings(max_examples=150, deadline=None)
+@searching(150)
 @given(index=st.integers(0, MARKED), bit=st.integers(0, 78 * 8 - 1))
 def test_a_flipped_bit_below_the_mark_is_damage_named_by_file_and_byte(
     index: int, bit: int
@@ -64,7 +65,7 @@ def test_a_flipped_bit_below_the_mark_is_damage_named_by_file_and_byte(
     assert snapshot(fs) == before
 
 
-@settings(max_examples=150, deadline=None)
+@searching(150)
 @given(index=st.integers(MARKED + 1, ENTRIES - 1), bit=st.integers(0, 78 * 8 - 1))
 def test_a_flipped_bit_above_the_mark_cuts_the_log_there(index: int, bit: int) -> None:
     fs, writer = marked_log()

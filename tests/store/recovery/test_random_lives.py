@@ -30,6 +30,7 @@ from tests.store.small_logs import (
     open_store,
     save_mark,
 )
+from tests.support.search_effort import sample
 
 FIRST, LAST = map(int, os.environ.get("LIVES_SEEDS", "1-120").split("-"))
 LIVES_MAX, PASSES_MAX = 6, 4
@@ -292,7 +293,7 @@ class Lives:
 
 
 @pytest.mark.parametrize("large_append", [1, room_ahead.LARGE_APPEND])
-@pytest.mark.parametrize("seed", range(FIRST, LAST + 1))
+@pytest.mark.parametrize("seed", sample(range(FIRST, LAST + 1)))
 def test_what_was_durable_is_there_in_the_next_life(
     seed: int, large_append: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -316,7 +317,7 @@ class LivesOfABadDisk(Lives):
                 self.lost += 1
 
 
-@pytest.mark.parametrize("seed", range(FIRST, LAST + 1))
+@pytest.mark.parametrize("seed", sample(range(FIRST, LAST + 1)))
 def test_what_was_durable_is_there_or_known_to_be_lost_with_a_sector(seed: int) -> None:
     print(f"repeat it with: LIVES_SEEDS={seed}-{seed} python -m pytest {__file__}")
     LivesOfABadDisk(seed).run()

@@ -122,6 +122,7 @@ def test_a_refill_that_is_not_complete_changes_nothing_and_goes_on_after_a_resta
     store.close()
 
 
+@pytest.mark.minutes
 def test_a_crash_or_power_loss_at_any_call_leaves_the_old_log_or_the_new_one() -> None:
     calls = 0
     refilled_after_crash = 0

@@ -19,7 +19,7 @@ from store.verify.files.unread_files import EXIT_CONSISTENT, EXIT_FOUND, EXIT_UN
 from store.verify.state.state_reader import read_identity
 from tests.store.replica_directories import NODES, write_format, write_replicas
 from tests.store.sample_replica import GROUP
-from tests.store.verify.files.test_unreadable_files import Denied, denied, directories, names
+from tests.store.verify.files.test_unreadable_files import Denied, denied, directories
 
 DENIED = "broker-a/n1"
 
@@ -32,13 +32,6 @@ def group(tmp_path: Path) -> Path:
 
 def found(fs: Denied) -> list[Finding]:
     return verify_replicas(fs, directories()).findings
-
-
-@pytest.mark.parametrize("name", names())
-def test_what_may_not_be_read_is_no_damage_whatever_else_hangs_on_it(name: str) -> None:
-    fs = denied()
-    fs.denied = f"/data/{GROUP}/n1/{name}"
-    assert exit_code(found(fs)) == EXIT_UNREAD
 
 
 def test_damage_before_a_bad_sector_is_found_and_what_lies_behind_is_not() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 
 import pytest
 
@@ -12,7 +13,7 @@ from store.message.scheduled_topics import SCHEDULE_TOPIC, with_deliver_times
 from store.verify import Finding, FindingKind, verify_replica
 from tests.store.sample_replica import STORED_MS, Replica, message
 from tests.store.small_logs import simulated
-from tests.support.imports import ROOT, imports_of
+from tests.support.imports import ROOT, imports_of, statements
 
 READERS = {
     "array",
@@ -83,6 +84,7 @@ SHARED = {
 """What builders use too, with the reason why the check may."""
 
 
+@cache
 def imported_names() -> dict[str, set[str]]:
     """By file of the check: the names that it imports from the rest of the store.
 
@@ -93,7 +95,7 @@ def imported_names() -> dict[str, set[str]]:
         if not file.startswith("store/verify/"):
             continue
         names: set[str] = set()
-        for node in ast.walk(ast.parse((ROOT / file).read_text())):
+        for node in statements(ast.parse((ROOT / file).read_text())):
             if isinstance(node, ast.Import):
                 whole = [one.name for one in node.names if one.name.startswith("store")]
                 assert not whole, f"{file} imports whole modules"

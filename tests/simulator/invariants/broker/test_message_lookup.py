@@ -23,6 +23,7 @@ HOST = bytes(8)
 ADDRESS = "a:1"
 
 
+@pytest.mark.minutes
 def test_look_ups_give_what_the_log_has() -> None:
     """Repeat it with ``Run(1, world=LOOKUPS, seconds=8.0, plan=plan).play(print)``."""
     plan = FaultPlan.of(("crash", "expiry", "partition"))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.engine.disk import SimulatedFileSystem
@@ -23,6 +23,7 @@ from store.verify.log.batch_check import BatchMismatchError, check_batch
 from store.verify.log.batch_columns import TopicNumbers, plain_columns, read_columns
 from tests.store.sample_replica import HOST, Replica, message
 from tests.store.small_logs import simulated
+from tests.support.search_effort import searching
 
 POSITION = 4096
 STORED_MS = 1_700_000_000_999
@@ -113,7 +114,7 @@ def decoded(entries: list[Entry]) -> tuple[bytes, list[tuple[Entry, Batch]]]:
     return data, [(entry, decode_batch(entry.body)) for entry in entries]
 
 
-@settings(max_examples=60, deadline=None)
+@searching(60)
 @given(message_properties(), st.integers(3, 20))
 def test_whatever_a_leader_makes_is_proved(properties: list[bytes], split: int) -> None:
     data, batches = decoded(entries_of(properties, split))
@@ -132,7 +133,7 @@ QUEUES = st.tuples(NAMES, st.integers(0, 3))
 SENT = st.lists(st.tuples(QUEUES, PAIRS, st.integers(0, 40)), min_size=16, max_size=40)
 
 
-@settings(max_examples=50, deadline=None)
+@searching(50)
 @given(SENT, st.integers(1, 12))
 def test_messages_of_any_topics_queues_properties_and_sizes_are_proved_together(
     sent: list[tuple[tuple[str, int], list[tuple[str, str]], int]], at_once: int
@@ -181,7 +182,7 @@ def test_batches_without_messages_lie_between_others() -> None:
     assert is_proved(*decoded(entries))
 
 
-@settings(max_examples=200, deadline=None)
+@searching(200)
 @given(message_properties(), st.integers(0, 1 << 30), st.integers(0, 7))
 def test_what_is_proved_is_right_message_by_message(
     properties: list[bytes], byte: int, bit: int
@@ -265,7 +266,7 @@ def test_equal_replicas_are_read_once_for_all(
     assert verify_replicas(fs, directories, range_bytes=3000).findings == []
 
 
-@settings(max_examples=20, deadline=None)
+@searching(20)
 @given(st.integers(0, 1 << 40))
 def test_what_is_read_comes_to_lie_half_a_page_apart_from_where_it_was(position: int) -> None:
     view = Buffers().window(1000, position)
