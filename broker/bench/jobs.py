@@ -42,6 +42,20 @@ class ProduceJob:
 
 
 @dataclass(frozen=True, slots=True)
+class SteadyJob:
+    """Sends single messages of ``size`` bytes to the topics in turn, ``rate`` a second, round after
+    round."""
+
+    topics: tuple[str, ...]
+    size: int
+    rate: float
+    warm_up_seconds: float
+    seconds: float
+    rounds: int
+    pids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class FillJob:
     """Sends ``count`` messages of ``size`` bytes to the topics in turn, as the data for later
     jobs."""
@@ -103,7 +117,7 @@ class FloorJob:
     pids: tuple[int, ...]
 
 
-Job = ProduceJob | FillJob | ReplayJob | ProbeJob | ConnectionsJob | FloorJob
+Job = ProduceJob | SteadyJob | FillJob | ReplayJob | ProbeJob | ConnectionsJob | FloorJob
 _KINDS: tuple[type[Job], ...] = get_args(Job)
 _JOBS = {kind.__name__: kind for kind in _KINDS}
 

@@ -33,6 +33,34 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True)
+class SteadyRound:
+    """A part of a steady load. Latencies count from the moment at which a message was due."""
+
+    messages: int
+    seconds: float
+    p50_ms: float
+    p99_ms: float
+    p999_ms: float
+    longest_ms: float
+    server_cpu_seconds: float
+    client_cpu_seconds: float
+    memory_bytes: int
+    """Of all servers, at the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class SteadyLoad:
+    """Rates are messages a second."""
+
+    peak: float
+    rate: float
+    rounds: Sequence[SteadyRound]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
 class Summary:
     """The rounds of one workload: medians, and the range of the rates."""
 

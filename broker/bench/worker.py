@@ -28,11 +28,13 @@ from broker.bench.jobs import (
     ProbeJob,
     ProduceJob,
     ReplayJob,
+    SteadyJob,
     decode_job,
 )
 from broker.bench.produce import fill, produce
 from broker.bench.replay import replay
 from broker.bench.results import Round
+from broker.bench.steady import send_steadily
 from broker.client.config import ProducerConfig
 from broker.client.errors import ClientError
 from broker.client.producer.producer import Producer
@@ -79,6 +81,8 @@ async def _do(tools: Tools, job: Job) -> object:
     match job:
         case ProduceJob():
             return _rounds(await produce(tools.producer, job, tools.rng))
+        case SteadyJob():
+            return [asdict(each) for each in await send_steadily(tools.producer, job, tools.rng)]
         case ReplayJob():
             return _rounds(await replay(tools.name_servers, job))
         case FloorJob():

@@ -17,9 +17,10 @@ from broker.bench.jobs import (
     ProbeJob,
     ProduceJob,
     ReplayJob,
+    SteadyJob,
     encode_job,
 )
-from broker.bench.results import Round
+from broker.bench.results import Round, SteadyRound
 from broker.security.credentials import PROFILE_VARIABLE
 
 
@@ -58,6 +59,10 @@ class LoadClient:
     def measure(self, job: ProduceJob | ReplayJob | FloorJob) -> list[Round]:
         """The rounds of a job. Raises :class:`LoadError` if it could not be done."""
         return [Round(**fields) for fields in self._ask(encode_job(job))]
+
+    def steady(self, job: SteadyJob) -> list[SteadyRound]:
+        """The rounds of a steady load. Raises :class:`LoadError` likewise."""
+        return [SteadyRound(**fields) for fields in self._ask(encode_job(job))]
 
     def fill(self, job: FillJob) -> None:
         """Sends the messages; returns once all are acknowledged."""

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from broker.bench.failover import FailoverResult
 from broker.bench.growth import Curve
 from broker.bench.jobs import LoadShape, ProduceJob
-from broker.bench.results import Round, Summary, summarise
+from broker.bench.results import Round, SteadyLoad, Summary, summarise
 from broker.bench.worker_client import LoadClient
 from broker.cli.local_cluster.local_cluster import LocalCluster
 from broker.cli.local_cluster.readiness import own_admin
@@ -71,6 +71,7 @@ class Measured:
     """The floor of workloads, by the same names: the bytes alone."""
     failover: FailoverResult | None = None
     growth: list[Curve] = field(default_factory=list)
+    steady: SteadyLoad | None = None
     memory_bytes: int | None = None
     """The memory of all servers after the workloads."""
 
@@ -97,6 +98,7 @@ class Measured:
             "floor": [summary.to_json() for summary in self.floor],
             "failover": None if self.failover is None else self.failover.to_json(),
             "growth": [curve.to_json() for curve in self.growth],
+            "steady": None if self.steady is None else self.steady.to_json(),
             "memory_bytes": self.memory_bytes,
         }
 

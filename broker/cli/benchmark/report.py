@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from broker.bench.failover import FailoverResult
 from broker.bench.growth import MIB, Curve
-from broker.bench.results import Summary
+from broker.bench.results import CPU_MESSAGES, SteadyLoad, Summary
 from broker.cli.benchmark.measured import Measured
 from broker.cli.terminal.output import print_table
 
@@ -55,6 +55,28 @@ def print_measured(measured: Measured, baseline: Measured | None) -> None:
         _print_failover(measured.failover)
     for curve in measured.growth:
         _print_curve(curve)
+    if measured.steady is not None:
+        _print_steady(measured.steady)
+
+
+def _print_steady(load: SteadyLoad) -> None:
+    print(f"steady: {load.rate:,.0f} messages a second; the peak is {load.peak:,.0f}")
+    print_table(
+        ("ROUND", "MSG/S", "P50 MS", "P99 MS", "P99.9 MS", "LONGEST", "SERVERS", "MEMORY MIB"),
+        [
+            (
+                f"{number}",
+                f"{each.messages / each.seconds:,.0f}",
+                _number(each.p50_ms),
+                _number(each.p99_ms),
+                _number(each.p999_ms),
+                _number(each.longest_ms),
+                f"{each.server_cpu_seconds * CPU_MESSAGES / each.messages:.2f}",
+                f"{each.memory_bytes / MIB:,.0f}",
+            )
+            for number, each in enumerate(load.rounds, 1)
+        ],
+    )
 
 
 def _print_cost(secured: Measured, without: Measured) -> None:

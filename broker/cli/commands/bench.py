@@ -1,4 +1,5 @@
-"""``dledger bench``: rates, latencies, CPU time; the time of a failover; the cost of growth."""
+"""``dledger bench``: rates, latencies, CPU time; the time of a failover; the cost of growth; a
+steady load."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from broker.cli.benchmark.grpc_rates import measure_grpc_rates
 from broker.cli.benchmark.measured import Bench, Measured, Request, admin_of, say
 from broker.cli.benchmark.rates import measure_floor, measure_rates, measure_replays
 from broker.cli.benchmark.report import print_measured, ratios
+from broker.cli.benchmark.steady import LOG_SIZE_MAX, measure_steady
 from broker.cli.local_cluster.temporary_cluster import temporary_cluster
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.name_arguments import name_servers
@@ -32,16 +34,17 @@ from store.quoting import quoted
 
 EXAMPLES = """\
   dledger bench                       rates and failover, on three nodes and on a single one
-  dledger bench all --full            everything, also growth: half an hour
+  dledger bench all --full            everything, also growth and a steady load: an hour or so
   dledger bench produce --batch 128 --inflight 4 --seconds 5
   dledger bench produce --namesrv 127.0.0.1:9876        a cluster that runs already
   dledger bench failover --json
   dledger bench produce --secured     with TLS and access control, compared with without
   dledger bench grpc                  RocketMQ 5's protocol compared with 4.x's, and grpcio alone
+  dledger bench steady --seconds 60 --rounds 30         80 % of the peak for half an hour
 """
 
 PRODUCE, CONSUME, FAILOVER, GRPC = "produce", "consume", "failover", "grpc"
-GROWTH, ALL = "growth", "all"
+GROWTH, STEADY, ALL = "growth", "steady", "all"
 REPLICAS = 3
 SECONDS_MAX = 3600
 
@@ -63,7 +66,7 @@ WORKLOADS = (
     Workload(GRPC, measure_grpc_rates, needs_replicas=True),
     Workload(FAILOVER, measure_failovers, needs_replicas=True),
 )
-OWN_ONLY = frozenset({FAILOVER, GROWTH, GRPC})
+OWN_ONLY = frozenset({FAILOVER, GROWTH, GRPC, STEADY})
 """Parts that need a cluster of the benchmark's own: they kill brokers, use one group, or leave
 topics behind."""
 
@@ -78,9 +81,9 @@ def _seconds(text: str) -> float:
 @click.command(cls=Command, examples=EXAMPLES)
 @click.argument(
     "part",
-    type=click.Choice((PRODUCE, CONSUME, FAILOVER, GRPC, GROWTH, ALL)),
+    type=click.Choice((PRODUCE, CONSUME, FAILOVER, GRPC, GROWTH, STEADY, ALL)),
     default=ALL,
-    help="What to measure (default: all, without growth).",
+    help="What to measure (default: all, without growth and steady).",
 )
 @click.option(
     "--size", type=COUNT, default=1024, metavar="BYTES", help="Size of a message (default: 1024)."
@@ -117,7 +120,9 @@ def _seconds(text: str) -> float:
     "(default: the system's directory for temporary files).",
 )
 @click.option(
-    "--full", is_flag=True, help="With `all` also growth, and its curves one decade further."
+    "--full",
+    is_flag=True,
+    help="With `all` also growth, and its curves one decade further, and steady for half an hour.",
 )
 @click.option(
     "--secured",
@@ -170,6 +175,9 @@ def _measure_own(args: Request, measured: Measured, baseline: Measured | None) -
         # On one cluster, each workload would pay for the data of those before.
         with _own_cluster(args, measured) as bench:
             measure_curve(bench, curve, restart_ms, full=args.full)
+    if args.part == STEADY or (args.part == ALL and args.full):
+        with _own_cluster(args, measured, log_size_max=LOG_SIZE_MAX) as bench:
+            measure_steady(bench, full=args.full)
     if baseline is not None:
         with _own_cluster(args, baseline) as bench:
             for workload in workloads:
@@ -207,10 +215,14 @@ def _curves(args: Request) -> Sequence[Growth]:
 
 
 @contextmanager
-def _own_cluster(args: Request, measured: Measured) -> Iterator[Bench]:
+def _own_cluster(args: Request, measured: Measured, *, log_size_max: int = 0) -> Iterator[Bench]:
     say(f"starting {measured.title}")
     with temporary_cluster(
-        args.directory, measured.nodes, args.flush, secured=measured.secured
+        args.directory,
+        measured.nodes,
+        args.flush,
+        secured=measured.secured,
+        log_size_max=log_size_max,
     ) as cluster:
         namesrv = str(cluster.namesrv)
         with LoadClient(namesrv, admin_of(cluster)) as client:

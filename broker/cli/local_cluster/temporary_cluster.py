@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 
@@ -17,10 +18,15 @@ from broker.cli.terminal.command_error import UsageError
 
 @contextmanager
 def temporary_cluster(
-    parent: Path | None, nodes: int, flush: str, *, secured: bool = False
+    parent: Path | None,
+    nodes: int,
+    flush: str,
+    *,
+    secured: bool = False,
+    log_size_max: int = 0,
 ) -> Iterator[LocalCluster]:
     """A cluster of one group with ``nodes`` brokers, which serves. It is deleted at the end.
-    ``secured``: with enforced TLS and access control.
+    ``secured``: with enforced TLS and access control. ``log_size_max``: the setting of that name.
 
     Raises :class:`UsageError` if ``parent`` cannot be used.
     """
@@ -35,6 +41,11 @@ def temporary_cluster(
         cluster = design_cluster(
             Path(directory), nodes=nodes, flush=flush, ports=Ports(namesrv=0, remoting=0, http=0)
         )
+        if log_size_max:
+            configs = [
+                replace(node.config, log_size_max=log_size_max) for node in cluster.nodes.values()
+            ]
+            cluster = LocalCluster(cluster.directory, configs)
         if secured:
             cluster = secure(cluster)
         cluster.write()

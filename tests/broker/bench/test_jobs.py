@@ -21,6 +21,7 @@ from broker.bench.jobs import (
     ProbeJob,
     ProduceJob,
     ReplayJob,
+    SteadyJob,
     decode_job,
     encode_job,
 )
@@ -32,6 +33,7 @@ from broker.bench.results import Round, Summary, summarise
     "job",
     [
         ProduceJob(("t", "u"), 10, LoadShape(128, 4), 0.5, 2.0, 3, (1, 2)),
+        SteadyJob(("t",), 10, 40_000.5, 0.5, 2.0, 3, (1, 2)),
         FillJob(("t",), 10, 1000, LoadShape(1, 256)),
         ReplayJob("t", 1000, 3, (), readers=10, at_once=32),
         ProbeJob("t", 10),

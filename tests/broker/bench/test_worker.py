@@ -8,11 +8,13 @@ from random import Random
 
 import pytest
 
+from broker.bench import steady
 from broker.bench.failover_probe import Probe
 from broker.bench.held_connections import HeldConnections
 from broker.bench.jobs import ConnectionsJob, FillJob, LoadShape, ProbeJob, ReplayJob
 from broker.bench.produce import ClosedLoop, fill
 from broker.bench.replay import replay
+from broker.bench.steady import FallsBehindError, OpenLoop
 from broker.client.config import ProducerConfig
 from broker.client.errors import ClientError, DeadlineError
 from broker.client.producer.producer import Producer
@@ -152,4 +154,33 @@ async def test_a_probe_that_gives_up_says_so(loop: NetworkedLoop) -> None:
         await probe.first_after(time.perf_counter())
     with pytest.raises(DeadlineError):
         await probe.first_after(time.perf_counter())
+    await stop(cluster, producer)
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.5])
+async def test_a_steady_load_counts_from_when_a_message_was_due(
+    loop: NetworkedLoop, pause: float
+) -> None:
+    cluster, broker, producer = await start(loop)
+    load = OpenLoop(producer, (TOPIC,), b"x", 200.0, loop.time)
+    running = asyncio.ensure_future(load.run(2.0))
+    await asyncio.sleep(1.0)
+    loop.stall(pause)
+    await running
+    assert broker.count(RequestCode.SEND_MESSAGE_V2) == len(load.latencies) == 400
+    assert pause <= max(load.latencies) < pause + 0.1
+    late = sum(latency > 0.1 for latency in load.latencies)
+    assert late == pytest.approx(200 * max(pause - 0.1, 0), abs=2)
+    await stop(cluster, producer)
+
+
+async def test_a_steady_load_that_is_not_taken_ends(
+    loop: NetworkedLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steady, "BEHIND_SECONDS_MAX", 0.5)
+    cluster, broker, producer = await start(loop)
+    broker.mute = True
+    load = OpenLoop(producer, (TOPIC,), b"x", 100.0, loop.time)
+    with pytest.raises(FallsBehindError, match=r"5. messages are not acknowledged"):
+        await load.run(10.0)
     await stop(cluster, producer)

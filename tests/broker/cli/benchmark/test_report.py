@@ -7,7 +7,7 @@ import pytest
 from broker.bench.failover import FailoverResult
 from broker.bench.growth import Curve, Point
 from broker.bench.jobs import LoadShape
-from broker.bench.results import Round, Summary
+from broker.bench.results import Round, SteadyLoad, SteadyRound, Summary
 from broker.cli.benchmark.measured import LOAD_SHAPES, Measured, Request
 from broker.cli.benchmark.report import print_measured, ratios
 
@@ -36,6 +36,11 @@ def test_every_result_stands_beside_its_baseline(capsys: pytest.CaptureFixture[s
         failover=FailoverResult([80.0], [400.0, 500.0, 450.0], [250.0]),
         growth=[Curve("queues in use", points)],
         memory_bytes=300 << 20,
+        steady=SteadyLoad(
+            50_000.0,
+            40_000.0,
+            [SteadyRound(80_000, 2.0, 1.5, 7.0, 12.25, 31.0, 1.6, 0.8, 400 << 20)],
+        ),
     )
     print_measured(measured, Measured(1, rounds={"batches": [round_of(600, 0.5)]}))
 
@@ -46,6 +51,8 @@ def test_every_result_stands_beside_its_baseline(capsys: pytest.CaptureFixture[s
     assert "leader silent, to the next acknowledgement: median 450 ms (400 500 450)" in said
     assert "queues in use: at most 1.50 times the CPU time for a message" in said
     assert " 3.90" in said
+    assert "steady: 40,000 messages a second; the peak is 50,000" in said
+    assert "12.25" in said
 
 
 def test_what_security_costs_is_told_of_medians(capsys: pytest.CaptureFixture[str]) -> None:
