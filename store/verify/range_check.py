@@ -97,6 +97,7 @@ def _checks(
             files,
             group.replicas[place],
             border,
+            directories=group.directories,
             last_index=plan.last_index,
             end_position=group.range_end(plan, place),
             buffers=buffers,

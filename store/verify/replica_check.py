@@ -49,7 +49,10 @@ ROWS_AT_ONCE = 1 << 16
 
 
 class ReplicaCheck:
-    """Takes the entries of a range in order. Derives from them what the other files must hold."""
+    """Takes the entries of a range in order. Derives from them what the other files must hold.
+
+    ``directories``: all replicas of the group.
+    """
 
     def __init__(
         self,
@@ -57,6 +60,7 @@ class ReplicaCheck:
         plan: ReplicaPlan,
         border: Border,
         *,
+        directories: Sequence[str],
         last_index: int | None,
         end_position: int | None,
         buffers: Buffers,
@@ -72,7 +76,14 @@ class ReplicaCheck:
         self._border, self._last_index = border, last_index
         self._fs, self._buffers = fs, buffers
         self._walk: LogWalk = DamagedLogWalk(
-            fs, directory, state, self._log, border=border, last_index=last_index, buffers=buffers
+            fs,
+            directory,
+            state,
+            self._log,
+            directories=directories,
+            border=border,
+            last_index=last_index,
+            buffers=buffers,
         )
         self._is_covered = last_index is not None and last_index <= state.checkpoint_index
         """Whether the newest checkpoint covers the range. No range goes beyond a checkpoint."""

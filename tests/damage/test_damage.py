@@ -21,6 +21,7 @@ from tests.support.search_effort import sample
 REGRESSIONS = (27, 105, 130, 175, 219, 232, 234, 1077)
 REGRESSIONS_OF_KIND = (
     ("begin-later", "state", 623389),
+    ("one-of-each", "several", 957080),
     ("forged-state-groups-left-out", "several", 101304),
     ("other-term-starts", "state", 26),
 )

@@ -91,6 +91,7 @@ def reread_range(
         replica.directory,
         replica.state,
         unused,
+        directories=group.directories,
         border=border,
         last_index=plan.last_index,
         buffers=buffers,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 
 from store.errors import CorruptEntryError, StoreError
 from store.io.filesystem import ReadableFileSystem
@@ -134,7 +135,12 @@ class LogWalk:
 
 
 class DamagedLogWalk(LogWalk):
-    """Reads the entries of one replica. Damage below its durable position becomes findings."""
+    """Reads the entries of one replica. Damage below its durable position becomes findings.
+
+    ``directories``: all replicas of the group. Their entry indexes say where the next entry behind
+    damage begins. The replica's own index may end before the damage. A border of a range is known
+    from any replica, so without the others the findings would depend on the ranges.
+    """
 
     def __init__(
         self,
@@ -143,6 +149,7 @@ class DamagedLogWalk(LogWalk):
         state: StateFiles,
         log: FindingLog,
         *,
+        directories: Sequence[str],
         border: Border,
         last_index: int | None,
         buffers: Buffers,
@@ -153,7 +160,7 @@ class DamagedLogWalk(LogWalk):
         )
         self._state = state
         self._log = log
-        self._rows = RowFiles(fs, f"{directory}/index", ROW_SIZE)
+        self._indexes = [RowFiles(fs, f"{each}/index", ROW_SIZE) for each in directories]
         self._segments = [
             start
             for start in list_starts(fs, f"{directory}/commitlog")
@@ -222,10 +229,14 @@ class DamagedLogWalk(LogWalk):
             yield stop, index  # only the padding is damaged
         if hole.end < stop:
             yield hole.end, index + 1
-        for fields in ROW.iter_unpack(self._rows.read(index + 1, ROWS_TRIED)):
-            row = EntryIndexRow._make(fields)
-            if row.position > damaged and row.entry_index > index:
-                yield row.position, row.entry_index
+        rows = [ROW.iter_unpack(each.read(index + 1, ROWS_TRIED)) for each in self._indexes]
+        for of_one_entry in zip_longest(*rows):
+            for fields in dict.fromkeys(of_one_entry):
+                if fields is None:  # this index ends before
+                    continue
+                row = EntryIndexRow._make(fields)
+                if row.position > damaged and row.entry_index > index:
+                    yield row.position, row.entry_index
         for start in self._segments:
             if start > damaged:
                 yield start, None

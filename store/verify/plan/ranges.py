@@ -111,7 +111,12 @@ class GroupPlan:
     ranges: tuple[RangePlan, ...]
     contradicting: frozenset[int] = frozenset()
     listing: Listing = field(default_factory=dict)
-    """The directories of all replicas."""
+    """What the directories of all replicas hold."""
+
+    @property
+    def directories(self) -> list[str]:
+        """Those of the replicas, by place."""
+        return [replica.directory for replica in self.replicas]
 
     def for_ranges(self) -> GroupPlan:
         """The part that the check of a range needs. Its size does not depend on the queues."""

@@ -34,12 +34,18 @@ def written(
     end: int = ENTRIES,
     marked: int = ENTRIES - 1,
     fork: int | None = None,
+    checkpoint: bool = False,
 ) -> Replica:
-    """A stopped replica whose entries are other ones from index ``fork`` on."""
+    """A stopped replica whose entries are other ones from index ``fork`` on.
+
+    ``checkpoint``: one of the last entry, so that the entry index has all rows. Else it has none.
+    """
     replica = Replica(fs, node)
     fill(replica, 0, end if fork is None else fork)
     if fork is not None:
         fill(replica, fork, end, salt=100)
+    if checkpoint:
+        replica.checkpoint()
     replica.mark(marked)
     replica.close()
     return replica
@@ -161,6 +167,20 @@ def test_a_damaged_entry_is_told_once(fs: SimulatedFileSystem) -> None:
     assert [(each.kind, each.replica) for each in verification.findings] == [
         (FindingKind.ENTRY, "broker-a/n1")
     ]
+
+
+def test_only_the_damaged_entry_is_told_if_another_replica_knows_where_the_next_one_is(
+    fs: SimulatedFileSystem,
+) -> None:
+    """The replica itself has no entry index there, and the header with the size is lost."""
+    nodes = ("n0", "n1", "n2")
+    replicas = [written(fs, node, checkpoint=node != "n1") for node in nodes]
+    entry = replicas[1].entries[5]
+    path = f"{replicas[1].directory}/commitlog/{segment_name(0)}"
+    fs.overwrite(path, bytes(entry.size), entry.position)
+    (finding,) = check(fs, *replicas).findings
+    assert (finding.kind, finding.replica) == (FindingKind.ENTRY, "broker-a/n1")
+    assert (finding.index_first, finding.index_last) == (5, 5)
 
 
 def test_entries_with_equal_crcs_and_other_bytes_are_told(fs: SimulatedFileSystem) -> None:
