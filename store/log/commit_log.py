@@ -123,9 +123,7 @@ class CommitLog:
                 self.synced_end = end
             then(error)
 
-        return segment.begin_append(
-            writes[0][1], position - segment.start, ended, zeros_ahead=self._room.needs_zeros
-        )
+        return segment.begin_append(writes[0][1], position - segment.start, ended)
 
     def sync(self) -> None:
         """All that was appended is durable on return. Every ``OSError`` is final."""

@@ -108,14 +108,10 @@ class Segment:
             self.zeroed_end = max(self.zeroed_end, end)
 
     def begin_append(
-        self,
-        data: Bytes,
-        offset: int,
-        then: Callable[[OSError | None], None],
-        *,
-        zeros_ahead: bool = False,
+        self, data: Bytes, offset: int, then: Callable[[OSError | None], None]
     ) -> bool:
-        """Begins to append and sync, where that needs no other step; see :class:`File`."""
+        """Begins to append and sync, where that needs no other step; see :class:`File`. In room
+        that is only reserved it does: the file system has to change an extent."""
         file = self._file
         end = offset + len(data)
         return (
@@ -123,7 +119,7 @@ class Segment:
             and self.name_durable
             and file is not None
             and end <= self.zeroed_end
-            and not (zeros_ahead and self._is_reserved(offset, end))
+            and not self._is_reserved(offset, end)
             and file.begin_append(data, offset, then)
         )
 

@@ -141,18 +141,20 @@ def send_headers(data: bytes) -> None:
 
 
 def like_sent(data: bytes) -> None:
-    """Send requests with equal headers, with these bytes as properties."""
+    """Send requests with equal headers, JSON and binary, with these bytes as properties."""
     text = data.decode(errors="replace")
-    reader = FrameReader()
-    for number in range(3):
-        ext = dict.fromkeys(SHORT_NAMES[:8], "1") | {
-            "i": f"UNIQ_KEY\x01{number:032}\x02{text}",
-            "e": str(number),
-        }
-        for frame in reader.feed(encode_request(310, number + 1, ext)):
-            if isinstance(frame, TemplatedFrame):
-                read_templated_header(frame, SHORT_NAMES)
-                _ = frame.ext
+    for serialization in (0, 1):
+        reader = FrameReader()
+        for number in range(3):
+            ext = dict.fromkeys(SHORT_NAMES[:8], "1") | {
+                "i": f"UNIQ_KEY\x01{number:032}\x02{text}",
+                "e": str(number),
+            }
+            sent = encode_request(310, number + 1, ext, serialization=serialization)
+            for frame in reader.feed(sent):
+                if isinstance(frame, TemplatedFrame):
+                    read_templated_header(frame, SHORT_NAMES)
+                    _ = frame.ext
 
 
 def staged(properties: bytes) -> None:

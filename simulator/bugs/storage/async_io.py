@@ -36,18 +36,12 @@ def short_write_taken_for_complete(patch: Patch) -> None:
 
     @patch.around(Segment, "begin_append")
     def hopeful(
-        begin: Original[bool],
-        segment: Segment,
-        data: Bytes,
-        offset: int,
-        then: Then,
-        *,
-        zeros_ahead: bool = False,
+        begin: Original[bool], segment: Segment, data: Bytes, offset: int, then: Then
     ) -> bool:
         def ended(error: OSError | None) -> None:
             then(None if isinstance(error, BlockingIOError) else error)
 
-        return begin(segment, data, offset, ended, zeros_ahead=zeros_ahead)
+        return begin(segment, data, offset, ended)
 
 
 @bug("C23x", "stops by itself", 20)
