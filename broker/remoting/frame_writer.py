@@ -158,13 +158,13 @@ class FrameWriter:
         it."""
         if self._closed or self.buffered > self._limits.write_buffer_max:
             return
-        self._request(code, self._pending.next_opaque(), ext, body, FLAG_ONE_WAY)
+        self._request(code, self._pending.take_opaque(), ext, body, FLAG_ONE_WAY)
 
     def push_template(self, template: RequestTemplate, values: TemplateValues, body: Bytes) -> None:
         """As :meth:`push`, with a header that ``values`` fill in."""
         if self._closed or self.buffered > self._limits.write_buffer_max:
             return
-        opaque = self._pending.next_opaque()
+        opaque = self._pending.take_opaque()
         self._request_template(template, opaque, values, body, FLAG_ONE_WAY)
 
     def invoke(
@@ -192,14 +192,10 @@ class FrameWriter:
         """As :meth:`invoke`, without a future: ``done`` is called in the turn of the loop in which
         the answer arrives, and never before this returns."""
         if self._may_call(done):
-            opaque = self._pending.add(timeout, done)
-            try:
-                fits = self._request(code, opaque, ext, body, 0)
-            except BaseException:
-                del self._pending.waiting[opaque]  # the caller gets the error, and nothing else
-                raise
-            if not fits:
-                self._too_large(opaque)
+            if self._request(code, self._pending.next_opaque, ext, body, 0):
+                self._pending.add(timeout, done)
+            else:
+                self._too_large(done)
 
     def call_template(
         self,
@@ -212,17 +208,13 @@ class FrameWriter:
     ) -> None:
         """As :meth:`call`, with a header that ``values`` fill in."""
         if self._may_call(done):
-            opaque = self._pending.add(timeout, done)
-            try:
-                fits = self._request_template(template, opaque, values, body, 0)
-            except BaseException:
-                del self._pending.waiting[opaque]
-                raise
-            if not fits:
-                self._too_large(opaque)
+            pending = self._pending
+            if self._request_template(template, pending.next_opaque, values, body, 0):
+                pending.add(timeout, done)
+            else:
+                self._too_large(done)
 
-    def _too_large(self, opaque: int) -> None:
-        done, _ = self._pending.waiting.pop(opaque)
+    def _too_large(self, done: Done) -> None:
         error = RequestTooLargeError(self.remote_address, "no frame can hold the request")
         self._loop.call_soon(done, None, error)
 

@@ -27,7 +27,7 @@ class PendingRequests:
     needs no timer of its own, which would be a third of its cost.
     """
 
-    __slots__ = ("_address", "_armed_for", "_loop", "_next_opaque", "_time", "_timer", "waiting")
+    __slots__ = ("_address", "_armed_for", "_loop", "_time", "_timer", "next_opaque", "waiting")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, address: str) -> None:
         self._loop = loop
@@ -35,25 +35,26 @@ class PendingRequests:
         self._address = address
         self.waiting: dict[int, tuple[Done, float]] = {}
         """By opaque: the waiter, and the deadline of the answer."""
-        self._next_opaque = 0
+        self.next_opaque = 0
+        """The id of the next request, in the range of an i32. No waiting request has it."""
         self._timer: asyncio.TimerHandle | None = None
         self._armed_for = 0.0
 
-    def next_opaque(self) -> int:
-        """An id that no waiting request has, in the range of an i32."""
-        opaque = self._next_opaque
-        self._next_opaque = opaque + 1 if opaque < OPAQUE_MAX else 0
+    def take_opaque(self) -> int:
+        """The id of a request that waits for no answer."""
+        opaque = self.next_opaque
+        self.next_opaque = opaque + 1 if opaque < OPAQUE_MAX else 0
         return opaque
 
-    def add(self, timeout: float, done: Done) -> int:
-        """Waits for the answer to a request, for ``timeout`` seconds. Returns the request's id."""
-        opaque = self._next_opaque
-        self._next_opaque = opaque + 1 if opaque < OPAQUE_MAX else 0
+    def add(self, timeout: float, done: Done) -> None:
+        """Waits for the answer to the request that has got ``next_opaque``, for ``timeout``
+        seconds."""
+        opaque = self.next_opaque
+        self.next_opaque = opaque + 1 if opaque < OPAQUE_MAX else 0
         deadline = self._time() + timeout
         self.waiting[opaque] = (done, deadline)
         if self._timer is None or deadline < self._armed_for:
             self._arm(deadline)
-        return opaque
 
     def resolve(self, frame: Frame) -> bool:
         """Gives an answer to its waiter. Returns False if nobody waits for it (any more)."""
