@@ -21,8 +21,11 @@ from store.log.layout import segment_start
 from store.log.segment import Segment
 
 ZEROED_AHEAD = 32 << 20
-"""Bytes: enough for a second of heavy load, and little enough that a node that starts does not fill
-its disk's queue with zeros."""
+"""Bytes at most: enough for a second of heavy load."""
+ZEROED_AT_FIRST = 4 << 20
+"""Bytes with which zeros begin. Each time that half of them is used, twice as many are written: so
+a node that starts, or whose load has just become a small one, does not keep its disk busy with
+zeros that it may not need for minutes."""
 LARGE_APPEND = 256 << 10
 """Bytes of an append, on average, from which room is only reserved."""
 APPENDS_AHEAD = 16
@@ -53,13 +56,14 @@ class RoomAhead:
         """Bytes to reserve ahead; 0 where zeros are written instead."""
         self._enough = range(0)
         """For these ends of the log there is enough room."""
+        self._zeroed_ahead = ZEROED_AT_FIRST // 2
         self._sampled: tuple[int, int] | None = None
         """Appends, and the log's end, the last time."""
 
     @property
     def size(self) -> int:
         """How far the room runs ahead of the log's end."""
-        return self.reserved or ZEROED_AHEAD
+        return self.reserved or self._zeroed_ahead
 
     @property
     def needs_zeros(self) -> bool:
@@ -72,7 +76,8 @@ class RoomAhead:
         self._small = self._small + 1 if size < LARGE_APPEND else 0
 
     def sample(self, end: int) -> None:
-        """Looks at the appends since the last time. ``end`` is the log's."""
+        """Looks at the appends since the last time, as half of the room is used. ``end`` is the
+        log's."""
         self._enough = range(0)
         appends = self.appends
         before, self._sampled = self._sampled, (appends, end)
@@ -80,6 +85,8 @@ class RoomAhead:
             size = end - before[1]
             large = size >= count * LARGE_APPEND
             self.reserved = min(APPENDS_AHEAD * size // count, ZEROED_AHEAD) if large else 0
+        grown = min(2 * self._zeroed_ahead, ZEROED_AHEAD)
+        self._zeroed_ahead = ZEROED_AT_FIRST // 2 if self.reserved else grown
 
     def rooms(self, end: int, segments: Mapping[int, Segment], part: int = 1) -> list[Room]:
         """The segments in which the log goes on from ``end``: the next one counts, too, once half

@@ -19,6 +19,7 @@ from store.log.room_ahead import (
     LARGE_APPEND,
     SMALL_IN_A_ROW,
     ZEROED_AHEAD,
+    ZEROED_AT_FIRST,
     RoomAhead,
 )
 from store.replica import ReplicaStore, StoreConfig
@@ -33,7 +34,7 @@ def test_room_is_reserved_while_appends_are_large() -> None:
     room = RoomAhead(SEGMENT)
     room.appends, end = 9, 10 << 30
     room.sample(end)  # what was there at the start was not appended
-    assert (room.reserved, room.size) == (0, ZEROED_AHEAD)
+    assert (room.reserved, room.size) == (0, ZEROED_AT_FIRST)
     for count, size, reserved in (
         (2, 2 * LARGE_APPEND, APPENDS_AHEAD * LARGE_APPEND),
         (0, 0, APPENDS_AHEAD * LARGE_APPEND),
@@ -44,7 +45,23 @@ def test_room_is_reserved_while_appends_are_large() -> None:
         room.appends += count
         end += size
         room.sample(end)
-        assert (room.reserved, room.size) == (reserved, reserved or ZEROED_AHEAD)
+        assert (room.reserved, room.size) == (reserved, reserved or ZEROED_AT_FIRST)
+
+
+def test_zeros_grow_while_the_log_does() -> None:
+    room = RoomAhead(SEGMENT)
+    sizes = []
+    for end in range(6):
+        room.appends += 1
+        room.sample(end)
+        sizes.append(room.size)
+    assert sizes[:3] == [ZEROED_AT_FIRST, 2 * ZEROED_AT_FIRST, 4 * ZEROED_AT_FIRST]
+    assert sizes[-1] == ZEROED_AHEAD
+    room.appends += 1
+    room.sample(1 << 30)  # a large append: what follows begins again
+    room.appends += 1
+    room.sample((1 << 30) + 1)
+    assert room.size == ZEROED_AT_FIRST
 
 
 def test_reserved_room_needs_zeros_after_small_appends_in_a_row() -> None:
