@@ -15,12 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct
+from typing import Any
 
 from crc32c import crc32c
 from isal.isal_zlib import crc32
 
 from broker.errors import IllegalMessageError
-from broker.ingest.property_templates import SIZE, BatchTemplate, MessageBuilder, Origin
+from broker.ingest.property_templates import SIZE, MessageBuilder, Origin
 from broker.limits import PRODUCE
 from store.message.properties import NAME_END, PAIR_END, UNIQUE_KEY
 from store.message.record import PendingMessage
@@ -32,9 +33,6 @@ messages of a batch."""
 _START = Struct(">i8xii")
 _FIXED_SIZE = _START.size + SIZE.size
 _UNIQUE_KEY_START = UNIQUE_KEY + NAME_END
-_NO_TEMPLATE = BatchTemplate(
-    -1, Struct("").unpack_from, b"", b"", b"", b"", changed=False, stored_size=0, tags_code=0
-)
 
 
 def decode_batch_body(
@@ -55,70 +53,102 @@ def decode_batch_body(
     added = [pair for pair in of_all.split(PAIR_END) if pair]
     grown = keys = 0
     alike = not any(pair.startswith(_UNIQUE_KEY_START) for pair in added)
-    born, tried, prefix, fixed_size = of
-    unpack_start = _START.unpack_from
-    like = _NO_TEMPLATE
-    alike_size, cut, before, after, stored_before, stored_after, changed, stored, code = like
     size = len(data)
-    may_be_too_many = size > messages_max * _FIXED_SIZE
     start = 0
     while start < size:
-        if size - start < _FIXED_SIZE or (may_be_too_many and len(messages) == messages_max):
+        if size - start < _FIXED_SIZE or len(messages) >= messages_max:
             raise _no_further(start, size - start, messages_max)
-        total, flag, body_size = unpack_start(data, start)
+        total, flag, body_size = _START.unpack_from(data, start)
         end = start + total
-        body_start = start + 20
+        body_start = start + _START.size
         body_end = body_start + body_size
-        if not (body_size >= 0 and body_end + 2 <= end <= size):
+        if not (body_size >= 0 and body_end + SIZE.size <= end <= size):
             raise _illegal(start, f"the size {total} does not fit a body of {body_size} bytes")
-        start = end
-        body = data[body_start:body_end]
-        if end - body_end == alike_size:
-            first, unique, last = cut(data, body_end)
-            if first == before and last == after and PAIR_END not in unique:
-                if changed:
-                    properties = stored_before + unique + stored_after
-                else:
-                    properties = data[body_end + 2 : end]
-                message = (
-                    fixed_size + body_size + stored,
-                    body,
-                    properties,
-                    flag,
-                    born,
-                    tried,
-                    crc32(body) & 0x7FFFFFFF,
-                    code,
-                    (crc32c(unique, prefix),),
-                )
-                messages.append(_new(PendingMessage, message))
-                continue
-        properties = data[body_end + 2 : end]
+        properties = data[body_end + SIZE.size : end]
         # The size is read as unsigned: a negative one contradicts the total all the same.
-        if int.from_bytes(data[body_end : body_end + 2], "big") != len(properties):
+        if int.from_bytes(data[body_end : body_end + SIZE.size], "big") != len(properties):
             (properties_size,) = SIZE.unpack_from(data, body_end)
             reason = f"the size {total} does not fit {properties_size} bytes of properties"
-            raise _illegal(end - total, reason)
+            raise _illegal(start, reason)
         joined = _joined(properties, added) if added else properties
         grown += len(joined) - len(properties)
         if grown > GROWTH_MAX:
-            raise _illegal(end - total, f"the header's properties add more than {GROWTH_MAX} bytes")
-        made = message_builder.build(of, flag, body, joined)
+            raise _illegal(start, f"the header's properties add more than {GROWTH_MAX} bytes")
+        made = message_builder.build(of, flag, data[body_start:body_end], joined)
         keys += len(made.key_hashes)
         if keys > PRODUCE.batch_keys_max:
             raise _illegal(
-                end - total,
+                start,
                 f"the messages up to here have {keys} keys, at most {PRODUCE.batch_keys_max} "
                 "are allowed in one request",
             )
         messages.append(made)
+        start = end
         # Usually all messages have these already: Java's clients write WAIT in both places.
-        like = (
-            alike and joined is properties and message_builder.batch_template(properties)
-        ) or _NO_TEMPLATE
-        alike_size, cut, before, after, stored_before, stored_after, changed, stored, code = like
+        if alike and joined is properties:
+            template = message_builder.batch_template(properties)
+            if template is not None:
+                start = take_alike(
+                    messages, data, start, messages_max, of, template, PendingMessage
+                )
     return messages
 
+
+def take_alike_in_python(  # noqa: PLR0917 - the hot path passes them by position
+    messages: list[PendingMessage],
+    data: bytes,
+    start: int,
+    messages_max: int,
+    of: tuple[bytes, bytes, int, int],
+    template: tuple[Any, ...],
+    message_type: type[PendingMessage],
+    /,
+) -> int:
+    """Adds the messages from byte ``start`` of a batch on that are of the template, an
+    :class:`~broker.ingest.property_templates.BatchTemplate`, until there are ``messages_max``.
+    Returns the byte at which the next one begins, whatever that is: it may be illegal.
+
+    ``of``: an :class:`~broker.ingest.property_templates.Origin`.
+    """
+    born, tried, prefix, fixed_size = of
+    alike_size, cut, before, after, stored_before, stored_after, changed, stored, code = template
+    size = len(data)
+    room = messages_max - len(messages)
+    unpack_start = _START.unpack_from
+    while room > 0 and size - start >= _FIXED_SIZE:
+        total, flag, body_size = unpack_start(data, start)
+        body_start = start + 20
+        body_end = body_start + body_size
+        end = start + total
+        if body_size < 0 or end - body_end != alike_size or end > size:
+            break
+        first, unique, last = cut(data, body_end)
+        if first != before or last != after or PAIR_END in unique:
+            break
+        body = data[body_start:body_end]
+        sent = data[body_end + 2 : end]
+        properties = stored_before + unique + stored_after if changed else sent
+        message = (
+            fixed_size + body_size + stored,
+            body,
+            properties,
+            flag,
+            born,
+            tried,
+            crc32(body) & 0x7FFFFFFF,
+            code,
+            (crc32c(unique, prefix),),
+        )
+        messages.append(_new(message_type, message))
+        start = end
+        room -= 1
+    return start
+
+
+try:
+    from store.message.compiled import take_alike
+except ImportError:
+    take_alike = take_alike_in_python
 
 # The constructor that ``NamedTuple`` makes is a function of Python around this one.
 _new = tuple.__new__

@@ -33,6 +33,9 @@ QUEUE_ROW = struct.Struct(">qiq")
 KEY_ROW = struct.Struct(">IqI")
 RUN_HEADER = struct.Struct(">qiiB")
 FOOTER = struct.Struct(">IIIIII")
+COPIED_MAX = 32 << 10
+"""Bytes of a run's first record, up to which the compiled loop copies the records into one piece.
+Larger ones stay parts, so that they are copied once only, as the entry is made."""
 
 # Getters, so that sums over these fields need no loop in Python.
 _SIZE = itemgetter(PendingMessage._fields.index("size"))
@@ -95,63 +98,98 @@ def encode_batch(
     commands: Bytes,
 ) -> list[Bytes]:
     """The parts of the body of an entry at ``position``. ``store_host``: IPv4 and port."""
-    parts: list[Bytes] = []
+    records: list[Bytes] = []
     rows: list[bytes] = []
     key_rows: list[bytes] = []
     headers: list[bytes] = []
-    pack_head = PENDING_HEAD.pack
-    pack_row, add_row = QUEUE_ROW.pack, rows.append
-    pack_key, add_key = KEY_ROW.pack, key_rows.append
     start = here = position + HEADER_SIZE
     count = 0
     stored = STORED.pack(store_timestamp, store_host)
     store_seconds = store_timestamp // 1000
     for topic, queue_id, first_offset, messages in runs:
-        offset = first_offset
         topic_bytes = topic.encode()
         topic_size, run_count = len(topic_bytes), len(messages)
         headers += (RUN_HEADER.pack(first_offset, queue_id, run_count, topic_size), topic_bytes)
-        count += run_count
         topic_part = bytes((topic_size,)) + topic_bytes
-        properties_size, between = -1, b""
-        for size, body, properties, flag, born, tried, body_crc, tags_code, key_hashes in messages:
-            if len(properties) != properties_size:
-                properties_size = len(properties)
-                between = topic_part + properties_size.to_bytes(2, "big")
-            parts += (
-                pack_head(
-                    size,
-                    RECORD_MAGIC,
-                    body_crc,
-                    queue_id,
-                    flag,
-                    offset,
-                    here,
-                    born,
-                    stored,
-                    tried,
-                    len(body),
-                ),
-                body,
-                between,
-                properties,
-            )
-            add_row(pack_row(here, size, tags_code))
-            for key in key_hashes:
-                add_key(pack_key(key, here, store_seconds))
-            here += size
-            offset += 1
-    runs_part = b"".join(headers)
-    parts += (
-        b"".join(rows),
-        b"".join(key_rows),
-        runs_part,
-        commands,
-        FOOTER.pack(
-            here - start, count, len(key_rows), len(runs_part), len(commands), BATCH_VERSION
-        ),
+        pack = pack_run if messages[0].size <= COPIED_MAX else pack_run_in_python
+        parts, run_rows, run_keys = pack(
+            messages, topic_part, queue_id, first_offset, here, stored, store_seconds
+        )
+        records += parts
+        rows.append(run_rows)
+        key_rows.append(run_keys)
+        count += run_count
+        here += sum(map(_SIZE, messages))
+    keys_part, runs_part = b"".join(key_rows), b"".join(headers)
+    footer = FOOTER.pack(
+        here - start,
+        count,
+        len(keys_part) // KEY_ROW.size,
+        len(runs_part),
+        len(commands),
+        BATCH_VERSION,
     )
-    return parts
+    return [*records, *rows, keys_part, runs_part, commands, footer]
+
+
+def pack_run_in_python(  # noqa: PLR0917 - the hot path passes them by position
+    messages: list[PendingMessage],
+    topic_part: bytes,
+    queue_id: int,
+    first_offset: int,
+    position: int,
+    stored: bytes,
+    store_seconds: int,
+    /,
+) -> tuple[list[Bytes], bytes, bytes]:
+    """The records of messages of one queue, as parts that follow each other, and their rows and
+    key rows. The bodies are not copied.
+
+    ``topic_part``: the topic behind its length. ``position``: of the first record. ``stored``:
+    STORETIMESTAMP and STOREHOST as in the records.
+    """
+    parts: list[Bytes] = []
+    rows: list[bytes] = []
+    key_rows: list[bytes] = []
+    pack_head = PENDING_HEAD.pack
+    pack_row, add_row = QUEUE_ROW.pack, rows.append
+    pack_key, add_key = KEY_ROW.pack, key_rows.append
+    offset = first_offset
+    properties_size, between = -1, b""
+    for size, body, properties, flag, born, tried, body_crc, tags_code, key_hashes in messages:
+        if len(properties) != properties_size:
+            properties_size = len(properties)
+            between = topic_part + properties_size.to_bytes(2, "big")
+        parts += (
+            pack_head(
+                size,
+                RECORD_MAGIC,
+                body_crc,
+                queue_id,
+                flag,
+                offset,
+                position,
+                born,
+                stored,
+                tried,
+                len(body),
+            ),
+            body,
+            between,
+            properties,
+        )
+        add_row(pack_row(position, size, tags_code))
+        for key in key_hashes:
+            add_key(pack_key(key, position, store_seconds))
+        position += size
+        offset += 1
+    return parts, b"".join(rows), b"".join(key_rows)
+
+
+try:
+    from store.message.compiled import pack_run
+except ImportError:
+    pack_run = pack_run_in_python
 
 
 def decode_batch(body: Bytes) -> Batch:
