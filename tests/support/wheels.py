@@ -45,7 +45,7 @@ def build_wheel(source: Path) -> Path:
 def build_present_wheel(source: Path) -> Path:
     """Builds the wheel from a copy, so that it has no remains of an earlier build."""
     for package in PACKAGES:
-        ignored = shutil.ignore_patterns("__pycache__")
+        ignored = shutil.ignore_patterns("__pycache__", "*.so")
         shutil.copytree(ROOT / package, source / package, ignore=ignored)
     for name in FILES:
         shutil.copy(ROOT / name, source)
