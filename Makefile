@@ -65,7 +65,7 @@ setup: .venv/.test clients browser
 
 # The lock pins setuptools too, so that installing the project itself resolves and fetches nothing.
 # The compat mode leaves a plain .pth file instead of an import hook that each start would pay for.
-.venv/.run: requirements.lock pyproject.toml store/message/compiled.c
+.venv/.run: requirements.lock pyproject.toml $(wildcard store/message/*.[ch])
 	@echo "setting up .venv ..." >&2
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/python $(PIP_INSTALL) --require-hashes --no-deps -r requirements.lock
