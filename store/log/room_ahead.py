@@ -27,7 +27,9 @@ ZEROED_AT_FIRST = 4 << 20
 a node that starts, or whose load has just become a small one, does not keep its disk busy with
 zeros that it may not need for minutes."""
 LARGE_APPEND = 256 << 10
-"""Bytes of an append, on average, from which room is only reserved."""
+"""Bytes of an append, on average, from which room is only reserved, in a large segment."""
+LARGE_APPENDS_IN_SEGMENT = 16
+"""In a small segment appends are large of which it holds no more than these."""
 APPENDS_AHEAD = 16
 """How much room is reserved, in appends."""
 SMALL_IN_A_ROW = 16
@@ -50,6 +52,7 @@ class RoomAhead:
 
     def __init__(self, segment_size: int) -> None:
         self._segment_size = segment_size
+        self._large = min(LARGE_APPEND, segment_size // LARGE_APPENDS_IN_SEGMENT)
         self.appends = 0
         self._small = 0
         self.reserved = 0
@@ -73,7 +76,7 @@ class RoomAhead:
     def count(self, size: int) -> None:
         """Counts an append of so many bytes; called by whoever appends."""
         self.appends += 1
-        self._small = self._small + 1 if size < LARGE_APPEND else 0
+        self._small = self._small + 1 if size < self._large else 0
 
     def sample(self, end: int) -> None:
         """Looks at the appends since the last time, as half of the room is used. ``end`` is the
@@ -83,7 +86,7 @@ class RoomAhead:
         before, self._sampled = self._sampled, (appends, end)
         if before is not None and (count := appends - before[0]) > 0:
             size = end - before[1]
-            large = size >= count * LARGE_APPEND
+            large = size >= count * self._large
             self.reserved = min(APPENDS_AHEAD * size // count, ZEROED_AHEAD) if large else 0
         grown = min(2 * self._zeroed_ahead, ZEROED_AHEAD)
         self._zeroed_ahead = ZEROED_AT_FIRST // 2 if self.reserved else grown

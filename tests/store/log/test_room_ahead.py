@@ -14,9 +14,11 @@ from store.io import os_filesystem
 from store.io.filesystem import BLOCK_SIZE, Bytes, File
 from store.io.os_filesystem import OsFileSystem
 from store.log import room_ahead, segment
+from store.log.layout import SEGMENT_SIZE_MAX
 from store.log.room_ahead import (
     APPENDS_AHEAD,
     LARGE_APPEND,
+    LARGE_APPENDS_IN_SEGMENT,
     SMALL_IN_A_ROW,
     ZEROED_AHEAD,
     ZEROED_AT_FIRST,
@@ -31,7 +33,7 @@ CONFIG = StoreConfig("broker-a", "n0", segment_size=SEGMENT, min_free_bytes=0)
 
 
 def test_room_is_reserved_while_appends_are_large() -> None:
-    room = RoomAhead(SEGMENT)
+    room = RoomAhead(SEGMENT_SIZE_MAX)
     room.appends, end = 9, 10 << 30
     room.sample(end)  # what was there at the start was not appended
     assert (room.reserved, room.size) == (0, ZEROED_AT_FIRST)
@@ -49,7 +51,7 @@ def test_room_is_reserved_while_appends_are_large() -> None:
 
 
 def test_zeros_grow_while_the_log_does() -> None:
-    room = RoomAhead(SEGMENT)
+    room = RoomAhead(SEGMENT_SIZE_MAX)
     sizes = []
     for end in range(6):
         room.appends += 1
@@ -65,13 +67,17 @@ def test_zeros_grow_while_the_log_does() -> None:
 
 
 def test_reserved_room_needs_zeros_after_small_appends_in_a_row() -> None:
-    room = RoomAhead(SEGMENT)
-    for _ in range(2):
-        for _ in range(SMALL_IN_A_ROW):
-            assert not room.needs_zeros
-            room.count(LARGE_APPEND - 1)
-        assert room.needs_zeros
-        room.count(LARGE_APPEND)
+    for segment_size, large in (
+        (SEGMENT_SIZE_MAX, LARGE_APPEND),
+        (SEGMENT, SEGMENT // LARGE_APPENDS_IN_SEGMENT),
+    ):
+        room = RoomAhead(segment_size)
+        for _ in range(2):
+            for _ in range(SMALL_IN_A_ROW):
+                assert not room.needs_zeros
+                room.count(large - 1)
+            assert room.needs_zeros
+            room.count(large)
 
 
 @pytest.fixture
