@@ -69,6 +69,7 @@ setup: .venv/.test clients browser
 	@echo "setting up .venv ..." >&2
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/python $(PIP_INSTALL) --require-hashes --no-deps -r requirements.lock
+	@rm -rf store/message/*.so build/lib* build/temp*
 	@$(BIN)/python $(PIP_INSTALL) --no-index --no-deps --no-build-isolation \
 		--config-settings editable_mode=compat -e .
 	@touch $@
@@ -189,4 +190,4 @@ lock:
 	rm -rf build/lock
 
 clean:
-	rm -rf .venv build tests/clients/node_modules *.egg-info
+	rm -rf .venv build tests/clients/node_modules *.egg-info store/message/*.so

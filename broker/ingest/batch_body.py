@@ -13,7 +13,7 @@ are not parsed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Any
 
@@ -21,10 +21,11 @@ from crc32c import crc32c
 from isal.isal_zlib import crc32
 
 from broker.errors import IllegalMessageError
-from broker.ingest.property_templates import SIZE, MessageBuilder, Origin
+from broker.ingest.property_templates import SIZE, MessageBuilder, Origin, origin
 from broker.limits import PRODUCE
 from store.message.properties import NAME_END, PAIR_END, UNIQUE_KEY
 from store.message.record import PendingMessage
+from store.message.twins import compiled_or
 
 GROWTH_MAX = 16 << 20
 """Format: the size of a frame. It limits the bytes that the properties of the header add to all
@@ -88,9 +89,7 @@ def decode_batch_body(
         if alike and joined is properties:
             template = message_builder.batch_template(properties)
             if template is not None:
-                start = take_alike(
-                    messages, data, start, messages_max, of, template, PendingMessage
-                )
+                start = take_alike(messages, data, start, messages_max, of, template)
     return messages
 
 
@@ -101,7 +100,6 @@ def take_alike_in_python(  # noqa: PLR0917 - the hot path passes them by positio
     messages_max: int,
     of: tuple[bytes, bytes, int, int],
     template: tuple[Any, ...],
-    message_type: type[PendingMessage],
     /,
 ) -> int:
     """Adds the messages from byte ``start`` of a batch on that are of the template, an
@@ -139,19 +137,30 @@ def take_alike_in_python(  # noqa: PLR0917 - the hot path passes them by positio
             code,
             (crc32c(unique, prefix),),
         )
-        messages.append(_new(message_type, message))
+        messages.append(_new(PendingMessage, message))
         start = end
         room -= 1
     return start
 
 
-try:
-    from store.message.compiled import take_alike
-except ImportError:
-    take_alike = take_alike_in_python
-
 # The constructor that ``NamedTuple`` makes is a function of Python around this one.
 _new = tuple.__new__
+
+
+def _alike_sample(take: Callable[..., int]) -> tuple[int, list[PendingMessage]]:
+    """Two messages of a template, and another."""
+    messages: list[PendingMessage] = []
+    properties = b"WAIT\x01true\x02UNIQ_KEY\x01k\x02"
+    of = origin("sample", 1, 2, bytes(8), 3)
+    builder = MessageBuilder("sample")
+    builder.build(of, 0, b"", properties)
+    template = builder.batch_template(properties)
+    sent = _START.pack(22 + 4 + len(properties), 5, 4) + b"body" + SIZE.pack(len(properties))
+    data = 2 * (sent + properties) + bytes(_FIXED_SIZE)
+    return take(messages, data, 0, 9, of, template), messages
+
+
+take_alike = compiled_or(take_alike_in_python, "take_alike", _alike_sample)
 
 
 def _joined(properties: bytes, added: Sequence[bytes]) -> bytes:

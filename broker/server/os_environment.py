@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,6 +14,7 @@ from random import SystemRandom
 from broker.config.node_config import NodeConfig
 from broker.context import BrokerContext
 from broker.delivery.fetch import Delivery
+from broker.ingest.batch_body import take_alike, take_alike_in_python
 from broker.ingest.ingest import Ingest
 from broker.limits import HTTP
 from broker.security.credentials import ClientSecurity
@@ -38,6 +40,8 @@ from store.io.async_io import AsyncWrites
 from store.io.descriptor_reserve import DescriptorReserve
 from store.io.os_filesystem import OsFileSystem
 
+log = logging.getLogger("dledger.broker")
+
 
 async def serve(config: NodeConfig) -> BrokerServer[Broker]:
     """Starts a broker.
@@ -47,6 +51,8 @@ async def serve(config: NodeConfig) -> BrokerServer[Broker]:
     and :class:`~broker.config.setting_checks.ConfigError` if the files of ``[security]`` cannot be
     used; nothing keeps running then.
     """
+    if take_alike is take_alike_in_python:
+        log.info("the loops over messages are not compiled: batches take more CPU time")
     usual = DescriptorLimits()
     connections = connections_of_broker(raise_file_limit(usual), usual)
     limits = BrokerLimits(

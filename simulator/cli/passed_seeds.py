@@ -80,7 +80,7 @@ def source_digest() -> str:
     digest = hashlib.sha256()
     for package in PACKAGES:
         [home] = package.__path__
-        for path in sorted((*Path(home).rglob("*.py"), *Path(home).rglob("*.c"))):
+        for path in sorted((*Path(home).rglob("*.py"), *Path(home).rglob("*.[ch]"))):
             digest.update(f"{package.__name__}/{path.relative_to(home)}\n".encode())
             digest.update(path.read_bytes())
     return digest.hexdigest()[:16]

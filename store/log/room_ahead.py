@@ -59,7 +59,7 @@ class RoomAhead:
         """Bytes to reserve ahead; 0 where zeros are written instead."""
         self._enough = range(0)
         """For these ends of the log there is enough room."""
-        self._zeroed_ahead = ZEROED_AT_FIRST // 2
+        self._zeroed_ahead = ZEROED_AT_FIRST
         self._sampled: tuple[int, int] | None = None
         """Appends, and the log's end, the last time."""
 
@@ -84,12 +84,15 @@ class RoomAhead:
         self._enough = range(0)
         appends = self.appends
         before, self._sampled = self._sampled, (appends, end)
-        if before is not None and (count := appends - before[0]) > 0:
-            size = end - before[1]
-            large = size >= count * self._large
-            self.reserved = min(APPENDS_AHEAD * size // count, ZEROED_AHEAD) if large else 0
-        grown = min(2 * self._zeroed_ahead, ZEROED_AHEAD)
-        self._zeroed_ahead = ZEROED_AT_FIRST // 2 if self.reserved else grown
+        if before is None or appends == before[0]:
+            return
+        count, size = appends - before[0], end - before[1]
+        large = size >= count * self._large
+        self.reserved = min(APPENDS_AHEAD * size // count, ZEROED_AHEAD) if large else 0
+        if large:
+            self._zeroed_ahead = ZEROED_AT_FIRST
+        elif size >= self._zeroed_ahead // 2:
+            self._zeroed_ahead = min(2 * self._zeroed_ahead, ZEROED_AHEAD)
 
     def rooms(self, end: int, segments: Mapping[int, Segment], part: int = 1) -> list[Room]:
         """The segments in which the log goes on from ``end``: the next one counts, too, once half

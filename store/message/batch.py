@@ -18,15 +18,16 @@ appends them to its derived files unchanged, and reads no record.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from store.errors import CorruptBatchError
 from store.io.filesystem import Bytes
 from store.log.entry import HEADER_SIZE
 from store.message.record import PENDING_HEAD, RECORD_MAGIC, STORED, PendingMessage
+from store.message.twins import compiled_or
 
 BATCH_VERSION = 1
 QUEUE_ROW = struct.Struct(">qiq")
@@ -40,6 +41,12 @@ Larger ones stay parts, so that they are copied once only, as the entry is made.
 # Getters, so that sums over these fields need no loop in Python.
 _SIZE = itemgetter(PendingMessage._fields.index("size"))
 _KEY_HASHES = itemgetter(PendingMessage._fields.index("key_hashes"))
+
+
+Pack: TypeAlias = Callable[
+    [list[PendingMessage], bytes, int, int, int, bytes, int], tuple[list[Bytes], bytes, bytes]
+]
+"""See :func:`pack_run_in_python`."""
 
 
 class QueueRun(NamedTuple):
@@ -186,10 +193,13 @@ def pack_run_in_python(  # noqa: PLR0917 - the hot path passes them by position
     return parts, b"".join(rows), b"".join(key_rows)
 
 
-try:
-    from store.message.compiled import pack_run
-except ImportError:
-    pack_run = pack_run_in_python
+def _pack_sample(pack: Pack) -> tuple[bytes, bytes, bytes]:
+    message = PendingMessage(110, b"body", b"TAGS\x01a\x02", 1, bytes(20), bytes(12), 2, 3, (4, 5))
+    parts, rows, key_rows = pack([message, message], b"\x08material", 6, 7, 8, bytes(16), 9)
+    return b"".join(parts), rows, key_rows
+
+
+pack_run = compiled_or(pack_run_in_python, "pack_run", _pack_sample)
 
 
 def decode_batch(body: Bytes) -> Batch:

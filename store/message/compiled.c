@@ -1,19 +1,27 @@
 /* The module store.message.compiled: the two loops over the messages of an entry.
  *
- * Each function does exactly what its twin in Python does, which is used where this module is not
- * built: `pack_run` that of store/message/batch.py, `take_alike` that of
- * broker/ingest/batch_body.py. The layouts stand there. tests/store/message/test_compiled.py and
- * tests/broker/ingest/test_compiled_batch_body.py compare the twins.
+ * For valid messages each function does what its twin in Python does, which is used where this
+ * module is not built: `pack_run` that of store/message/batch.py, `take_alike` that of
+ * broker/ingest/batch_body.py. The layouts stand there. It refuses what is not valid, where the twin
+ * may write it. tests/store/message/test_compiled.py and
+ * tests/broker/ingest/test_compiled_batch_body.py compare the twins, and store/message/twins.py
+ * does at each start: a module that was built of other sources is not used.
  *
  * Rules: no byte is read or written before its bounds are checked, and what a pointer points into
- * is held as long as the pointer. Only the limited API is used, so one build serves CPython 3.11
- * and every later version.
+ * is held as long as the pointer. Only the limited API is used, so one build serves all versions of
+ * CPython from 3.11 on.
  */
 
 #include "compiled.h"
 
 int dledger_as_int(PyObject *value, long long low, long long high, long long *result)
 {
+    if (value == NULL)
+        return -1;
+    if (!PyLong_Check(value)) {
+        PyErr_SetString(PyExc_TypeError, "not an int");
+        return -1;
+    }
     *result = PyLong_AsLongLong(value);
     if (*result == -1 && PyErr_Occurred())
         return -1;
@@ -29,7 +37,7 @@ PyDoc_STRVAR(pack_run_doc,
 "The records of a run in a list, their rows and their key rows; see store/message/batch.py.");
 
 PyDoc_STRVAR(take_alike_doc,
-"take_alike(messages, data, start, messages_max, origin, template, message_type)\n--\n\n"
+"take_alike(messages, data, start, messages_max, origin, template)\n--\n\n"
 "Adds the messages that are alike; where the others begin. See broker/ingest/batch_body.py.");
 
 static PyMethodDef methods[] = {

@@ -12,7 +12,8 @@
 /* The fields of a PendingMessage. */
 enum { SIZE, BODY, PROPERTIES, FLAG, BORN, TRIED, BODY_CRC, TAGS_CODE, KEY_HASHES, FIELDS };
 
-/* An int from `low` to `high`. Returns -1 and sets an error for anything else. */
+/* An int from `low` to `high`. Returns -1 and sets an error for anything else. Only an int: another
+ * number would run code of Python. */
 int dledger_as_int(PyObject *value, long long low, long long high, long long *result);
 
 /* Finds the functions that take_alike calls. Returns -1 with an error. */

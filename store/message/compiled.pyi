@@ -18,6 +18,5 @@ def take_alike(
     messages_max: int,
     origin: tuple[bytes, bytes, int, int],
     template: tuple[object, ...],
-    message_type: type[PendingMessage],
     /,
 ) -> int: ...

@@ -95,7 +95,7 @@ static int pack_message(Run *run, PyObject *message)
     long long size, flag, crc, code, hash;
     Piece body, properties;
     PyObject *hashes;
-    Py_ssize_t keys, needed;
+    Py_ssize_t keys;
     unsigned char *to = run->record;
 
     if (!is_message(message))
@@ -111,9 +111,9 @@ static int pack_message(Run *run, PyObject *message)
         release_piece(&body);
         return -1;
     }
-    needed = HEAD_SIZE + run->topic_size + 2;
-    if (properties.size > UINT16_MAX || body.size > INT32_MAX ||
-        size != needed + body.size + properties.size || size > run->records_end - to) {
+    if (properties.size > UINT16_MAX || body.size > INT32_MAX || run->topic_size > UINT8_MAX + 1 ||
+        size != (long long)HEAD_SIZE + body.size + run->topic_size + 2 + properties.size ||
+        size > run->records_end - to) {
         PyErr_Format(PyExc_ValueError, "a record of %lld bytes has a body of %zd and properties "
                      "of %zd", size, body.size, properties.size);
         goto failed;
@@ -238,8 +238,17 @@ PyObject *dledger_pack_run(PyObject *Py_UNUSED(module), PyObject *const *args, P
     run.key = (unsigned char *)PyBytes_AsString(key_rows);
     run.keys_end = run.key + keys * KEY_ROW_SIZE;
     for (Py_ssize_t each = 0; each < messages_count; each++) {
-        if (pack_message(&run, PyList_GetItem(messages, each)) < 0)
+        PyObject *message = PyList_GetItem(messages, each);
+        int failed;
+        Py_XINCREF(message); /* a buffer of another type may run code that empties the list */
+        failed = pack_message(&run, message) < 0;
+        Py_XDECREF(message);
+        if (failed)
             goto end;
+    }
+    if (run.record != run.records_end || run.key != run.keys_end) {
+        PyErr_SetString(PyExc_ValueError, "the messages changed meanwhile");
+        goto end;
     }
     result = Py_BuildValue("[O]OO", records, rows, key_rows);
 end:

@@ -8,7 +8,8 @@
 
 static PyObject *body_crc32; /* isal's: the processor's own instructions */
 static PyObject *key_crc32c;
-static PyObject *crc_mask;
+static PyObject *message_type; /* PendingMessage, a named tuple */
+static newfunc new_tuple;      /* tuple.__new__ */
 
 static int32_t get_i32(const unsigned char *from)
 {
@@ -23,20 +24,57 @@ typedef struct {
     long long alike_size, stored_size, fixed_size;
     int changed;
     PyObject *code, *born, *tried, *prefix;
-    PyTypeObject *type;
-    allocfunc allocate;
 } Alike;
 
-/* The result of a call, which is an int, and its bits that `mask` has, if that is given. */
-static PyObject *call_crc(PyObject *function, PyObject *data, PyObject *second, PyObject *mask)
+/* BODYCRC of a record. */
+static PyObject *body_crc(PyObject *body)
 {
-    PyObject *crc = PyObject_CallFunctionObjArgs(function, data, second, NULL);
-    PyObject *masked;
-    if (crc == NULL || mask == NULL)
-        return crc;
-    masked = PyNumber_And(crc, mask);
+    PyObject *crc = PyObject_CallFunctionObjArgs(body_crc32, body, NULL);
+    unsigned long value;
+    if (crc == NULL)
+        return NULL;
+    value = PyLong_AsUnsignedLongMask(crc);
     Py_DECREF(crc);
-    return masked;
+    return PyErr_Occurred() ? NULL : PyLong_FromUnsignedLong(value & 0x7FFFFFFF);
+}
+
+/* The hashes of a message that has no other key. */
+static PyObject *key_hashes(const char *unique_start, Py_ssize_t unique_size, PyObject *prefix)
+{
+    PyObject *hash, *hashes = NULL, *unique = PyBytes_FromStringAndSize(unique_start, unique_size);
+    if (unique == NULL)
+        return NULL;
+    hash = PyObject_CallFunctionObjArgs(key_crc32c, unique, prefix, NULL);
+    Py_DECREF(unique);
+    if (hash != NULL) {
+        hashes = PyTuple_Pack(1, hash);
+        Py_DECREF(hash);
+    }
+    return hashes;
+}
+
+/* The stored properties, of those that were sent. */
+static PyObject *stored_properties(const Alike *alike, const char *sent, Py_ssize_t unique_size)
+{
+    Py_ssize_t first = alike->stored_before_size, last = alike->stored_after_size;
+    PyObject *properties;
+    char *to;
+    if (!alike->changed)
+        return PyBytes_FromStringAndSize(sent + 2, (Py_ssize_t)alike->alike_size - 2);
+    properties = PyBytes_FromStringAndSize(NULL, first + unique_size + last);
+    if (properties == NULL)
+        return NULL;
+    to = PyBytes_AsString(properties);
+    memcpy(to, alike->stored_before, (size_t)first);
+    memcpy(to + first, sent + alike->before_size, (size_t)unique_size);
+    memcpy(to + first + unique_size, alike->stored_after, (size_t)last);
+    return properties;
+}
+
+/* Puts a field into a tuple under construction, which takes it. Returns -1 if there is none. */
+static int put_field(PyObject *fields, Py_ssize_t place, PyObject *value)
+{
+    return value == NULL ? -1 : PyTuple_SetItem(fields, place, value);
 }
 
 /* The message whose body and properties lie there: those are properties of the template. */
@@ -44,54 +82,31 @@ static PyObject *make_alike(const Alike *alike, const unsigned char *sent, Py_ss
                             Py_ssize_t unique_size)
 {
     const char *body_start = (const char *)sent + HEAD_SIZE;
-    const char *unique_start = body_start + body_size + alike->before_size;
-    PyObject *fields[FIELDS] = {NULL};
-    PyObject *unique = PyBytes_FromStringAndSize(unique_start, unique_size);
-    PyObject *hash = NULL, *message = NULL;
+    const char *properties = body_start + body_size;
+    PyObject *body, *arguments, *message = NULL, *fields = PyTuple_New(FIELDS);
 
-    fields[SIZE] = PyLong_FromLongLong(alike->fixed_size + body_size + alike->stored_size);
-    fields[BODY] = PyBytes_FromStringAndSize(body_start, body_size);
-    if (alike->changed) {
-        Py_ssize_t first = alike->stored_before_size, last = alike->stored_after_size;
-        fields[PROPERTIES] = PyBytes_FromStringAndSize(NULL, first + unique_size + last);
-        if (fields[PROPERTIES] != NULL) {
-            char *to = PyBytes_AsString(fields[PROPERTIES]);
-            memcpy(to, alike->stored_before, (size_t)first);
-            memcpy(to + first, unique_start, (size_t)unique_size);
-            memcpy(to + first + unique_size, alike->stored_after, (size_t)last);
+    if (fields == NULL)
+        return NULL;
+    body = PyBytes_FromStringAndSize(body_start, body_size);
+    if (put_field(fields, BODY, body) == 0 &&
+        put_field(fields, SIZE,
+                  PyLong_FromLongLong(alike->fixed_size + body_size + alike->stored_size)) == 0 &&
+        put_field(fields, PROPERTIES, stored_properties(alike, properties, unique_size)) == 0 &&
+        put_field(fields, FLAG, PyLong_FromLong(get_i32(sent + 12))) == 0 &&
+        put_field(fields, BORN, Py_NewRef(alike->born)) == 0 &&
+        put_field(fields, TRIED, Py_NewRef(alike->tried)) == 0 &&
+        put_field(fields, BODY_CRC, body_crc(body)) == 0 &&
+        put_field(fields, TAGS_CODE, Py_NewRef(alike->code)) == 0 &&
+        put_field(fields, KEY_HASHES,
+                  key_hashes(properties + alike->before_size, unique_size, alike->prefix)) == 0) {
+        arguments = PyTuple_Pack(1, fields);
+        if (arguments != NULL) {
+            message = new_tuple((PyTypeObject *)message_type, arguments, NULL);
+            Py_DECREF(arguments);
         }
-    } else {
-        fields[PROPERTIES] = PyBytes_FromStringAndSize(body_start + body_size + 2,
-                                                       (Py_ssize_t)alike->alike_size - 2);
     }
-    fields[FLAG] = PyLong_FromLong(get_i32(sent + 12));
-    fields[BORN] = Py_NewRef(alike->born);
-    fields[TRIED] = Py_NewRef(alike->tried);
-    fields[TAGS_CODE] = Py_NewRef(alike->code);
-    if (fields[BODY] != NULL)
-        fields[BODY_CRC] = call_crc(body_crc32, fields[BODY], NULL, crc_mask);
-    if (unique != NULL)
-        hash = call_crc(key_crc32c, unique, alike->prefix, NULL);
-    if (hash != NULL)
-        fields[KEY_HASHES] = PyTuple_Pack(1, hash);
-    Py_XDECREF(hash);
-    Py_XDECREF(unique);
-
-    for (int each = 0; each < FIELDS; each++) {
-        if (fields[each] == NULL)
-            goto failed;
-    }
-    message = alike->allocate(alike->type, FIELDS);
-    if (message == NULL)
-        goto failed;
-    for (int each = 0; each < FIELDS; each++)
-        PyTuple_SetItem(message, each, fields[each]);
+    Py_DECREF(fields);
     return message;
-
-failed:
-    for (int each = 0; each < FIELDS; each++)
-        Py_XDECREF(fields[each]);
-    return NULL;
 }
 
 static int read_template(PyObject *template, Alike *alike)
@@ -131,10 +146,10 @@ PyObject *dledger_take_alike(PyObject *Py_UNUSED(module), PyObject *const *args,
     const unsigned char *data;
     char *data_start;
     Py_ssize_t size, unique_size;
-    long long start, room;
+    long long start, room, messages_max;
 
-    if (count != 7) {
-        PyErr_SetString(PyExc_TypeError, "take_alike takes 7 arguments");
+    if (count != 6) {
+        PyErr_SetString(PyExc_TypeError, "take_alike takes 6 arguments");
         return NULL;
     }
     messages = args[0];
@@ -149,20 +164,13 @@ PyObject *dledger_take_alike(PyObject *Py_UNUSED(module), PyObject *const *args,
     data = (const unsigned char *)data_start;
     if (dledger_as_int(args[2], 0, size, &start) < 0 || read_template(args[5], &alike) < 0)
         return NULL;
-    if (!PyTuple_Check(origin) || PyTuple_Size(origin) != 4 || !PyType_Check(args[6])) {
-        PyErr_SetString(PyExc_TypeError, "not an Origin and a type");
+    if (!PyTuple_Check(origin) || PyTuple_Size(origin) != 4) {
+        PyErr_SetString(PyExc_TypeError, "not an Origin");
         return NULL;
     }
-    alike.type = (PyTypeObject *)args[6];
-    if (!PyType_IsSubtype(alike.type, &PyTuple_Type)) {
-        PyErr_SetString(PyExc_TypeError, "not a type of tuples");
-        return NULL;
-    }
-    alike.allocate = (allocfunc)PyType_GetSlot(alike.type, Py_tp_alloc);
     alike.born = PyTuple_GetItem(origin, 0);
     alike.tried = PyTuple_GetItem(origin, 1);
     alike.prefix = PyTuple_GetItem(origin, 2);
-    long long messages_max;
     if (dledger_as_int(PyTuple_GetItem(origin, 3), 0, INT32_MAX, &alike.fixed_size) < 0 ||
         dledger_as_int(args[3], 0, INT64_MAX, &messages_max) < 0)
         return NULL;
@@ -200,20 +208,28 @@ PyObject *dledger_take_alike(PyObject *Py_UNUSED(module), PyObject *const *args,
     return PyLong_FromLongLong(start);
 }
 
-static PyObject *function_of(const char *module_name, const char *name)
+static PyObject *attribute_of(const char *module_name, const char *name)
 {
-    PyObject *function, *module = PyImport_ImportModule(module_name);
+    PyObject *found, *module = PyImport_ImportModule(module_name);
     if (module == NULL)
         return NULL;
-    function = PyObject_GetAttrString(module, name);
+    found = PyObject_GetAttrString(module, name);
     Py_DECREF(module);
-    return function;
+    return found;
 }
 
 int dledger_prepare_take_alike(void)
 {
-    body_crc32 = function_of("isal.isal_zlib", "crc32");
-    key_crc32c = body_crc32 == NULL ? NULL : function_of("crc32c", "crc32c");
-    crc_mask = key_crc32c == NULL ? NULL : PyLong_FromLong(0x7FFFFFFF);
-    return crc_mask == NULL ? -1 : 0;
+    body_crc32 = attribute_of("isal.isal_zlib", "crc32");
+    key_crc32c = body_crc32 == NULL ? NULL : attribute_of("crc32c", "crc32c");
+    message_type = key_crc32c == NULL ? NULL : attribute_of("store.message.record", "PendingMessage");
+    if (message_type == NULL)
+        return -1;
+    new_tuple = (newfunc)PyType_GetSlot(&PyTuple_Type, Py_tp_new);
+    if (!PyType_Check(message_type) ||
+        !PyType_IsSubtype((PyTypeObject *)message_type, &PyTuple_Type)) {
+        PyErr_SetString(PyExc_ImportError, "PendingMessage is no type of tuples");
+        return -1;
+    }
+    return 0;
 }

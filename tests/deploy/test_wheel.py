@@ -6,6 +6,8 @@ import email.message
 import email.parser
 import json
 import os
+import shutil
+import sysconfig
 import tomllib
 import urllib.request
 import zipfile
@@ -39,14 +41,21 @@ def metadata(wheel: Path) -> email.message.Message:
 
 def test_the_wheel_has_every_file_of_the_packages(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
-        packed = {each for each in archive.namelist() if ".dist-info/" not in each}
+        names = {each for each in archive.namelist() if ".dist-info/" not in each}
+    packed = {each for each in names if not each.endswith(".so")}
     wanted = {
         str(path.relative_to(ROOT))
         for package in PACKAGES
         for path in (ROOT / package).rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
+        if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".so"
     }
     assert packed == wanted
+    assert names - packed == ({"store/message/compiled.abi3.so"} if can_compile() else set())
+
+
+def can_compile() -> bool:
+    header = Path(sysconfig.get_path("include"), "Python.h")
+    return header.exists() and shutil.which(sysconfig.get_config_var("CC").split()[0]) is not None
 
 
 def test_the_metadata_say_what_an_index_shows(wheel: Path) -> None:

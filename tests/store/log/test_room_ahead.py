@@ -52,13 +52,13 @@ def test_room_is_reserved_while_appends_are_large() -> None:
 
 def test_zeros_grow_while_the_log_does() -> None:
     room = RoomAhead(SEGMENT_SIZE_MAX)
-    sizes = []
-    for end in range(6):
-        room.appends += 1
+    end, sizes = 0, []
+    for used in (0, ZEROED_AT_FIRST // 2 - 1, *[ZEROED_AHEAD // 2] * 4):
+        room.appends += used // 100
+        end += used
         room.sample(end)
         sizes.append(room.size)
-    assert sizes[:3] == [ZEROED_AT_FIRST, 2 * ZEROED_AT_FIRST, 4 * ZEROED_AT_FIRST]
-    assert sizes[-1] == ZEROED_AHEAD
+    assert [size // ZEROED_AT_FIRST for size in sizes] == [1, 1, 2, 4, 8, 8]
     room.appends += 1
     room.sample(1 << 30)  # a large append: what follows begins again
     room.appends += 1
