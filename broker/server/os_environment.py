@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from importlib import import_module
 from random import SystemRandom
 
 from broker.config.node_config import NodeConfig
@@ -77,8 +76,6 @@ def os_environment(
         loop.add_reader(writes.fileno(), writes.completed)
     fs = OsFileSystem(writes, DescriptorReserve())
     executors = Executors(*(ThreadExecutor(loop, name) for name in ("log", "reads", "background")))
-    # NumPy is imported before the event loop needs it to look at rows (`delivery/corrupt_rows.py`).
-    executors.background.submit(lambda: import_module("numpy"), lambda _numpy, _error: None)
 
     make_ingest, make_delivery, end_tracing = _flows(config)
 
