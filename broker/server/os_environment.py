@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from random import SystemRandom
 
@@ -49,7 +48,7 @@ async def serve(config: NodeConfig) -> BrokerServer[Broker]:
     usual = DescriptorLimits()
     connections = connections_of_broker(raise_file_limit(usual), usual)
     limits = BrokerLimits(
-        remoting=connections.remoting, http=replace(HTTP, connections_max=connections.http)
+        remoting=connections.remoting, http=HTTP._replace(connections_max=connections.http)
     )
     security = read_peer_security(config)
 
@@ -141,7 +140,7 @@ def _transports(
     config: NodeConfig, connections_max: int, security: PeerSecurity | None
 ) -> Callable[[], Transport]:
     usual = PeerLimits()
-    limits = replace(usual, ungreeted_max=min(usual.ungreeted_max, connections_max // 2))
+    limits = usual._replace(ungreeted_max=min(usual.ungreeted_max, connections_max // 2))
     return lambda: WebSocketTransport(
         group=config.group,
         node=config.node,
