@@ -6,7 +6,7 @@ import asyncio
 import logging
 import socket
 import ssl
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import aiohttp
 
@@ -33,8 +33,7 @@ KEEPALIVE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PeerSecurity:
+class PeerSecurity(NamedTuple):
     """What a node shows its peers, and what it asks of them."""
 
     contexts: TlsContexts

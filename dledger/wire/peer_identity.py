@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from dledger.errors import PeerError
@@ -59,8 +58,7 @@ def identity_of(transport: asyncio.BaseTransport | None) -> PeerIdentity | None:
     return identity_in(transport.get_extra_info("peercert")) if transport is not None else None
 
 
-@dataclass(frozen=True, slots=True)
-class Admission:
+class Admission(NamedTuple):
     """Decides with whom a node talks. ``own`` is the node. ``revoked`` certificates name nobody.
 
     On a connection over TLS the certificate must name the peer. ``required`` refuses every other
