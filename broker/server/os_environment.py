@@ -29,7 +29,7 @@ from dledger.config import PeerLimits
 from dledger.node.executor import Executors, ThreadExecutor
 from dledger.node.service import start_service
 from dledger.raft.configuration import FIRST_INCARNATION
-from dledger.wire.peer_dialler import PeerSecurity
+from dledger.wire.peer_identity import PeerSecurity
 from dledger.wire.transport import Transport
 from dledger.wire.websocket_transport import WebSocketTransport
 from store.io.async_io import AsyncWrites

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from dledger.errors import PeerError
 from dledger.wire.greeting import Greeting, check_address
 from dledger.wire.revoked_certificates import RevokedCertificates
+from dledger.wire.tls_contexts import TlsContexts
 
 SCHEME = "dledger://"
 
@@ -115,3 +116,10 @@ class Admission(NamedTuple):
         wanted = self.own._replace(node=node)
         if certified is not None and certified != wanted:
             raise PeerError(f"its certificate is of {certified}, not of {wanted}")
+
+
+class PeerSecurity(NamedTuple):
+    """What a node shows its peers, and what it asks of them."""
+
+    contexts: TlsContexts
+    admission: Admission
