@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterable, Callable, Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from broker.prometheus.metric import Reading
 
 if TYPE_CHECKING:
     from broker.prometheus.text_format import TextFormat
+
+FORMAT = "broker.prometheus.text_format"
+"""Loaded by name, in a thread: the event loop waits for no file."""
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """The version of the format that every Prometheus reads. Later versions have the same content."""
@@ -50,15 +54,15 @@ class TextPage:
         """The page, at most :data:`PAGE_SECONDS` old."""
         async with self._making:
             if self._clock() - self._made_at >= PAGE_SECONDS:
-                self._page = await self._make(self._format or self._load_format())
+                self._page = await self._make(self._format or await self._load())
                 self._made_at = self._clock()
             return self._page
 
-    def _load_format(self) -> TextFormat:
-        from broker.prometheus.text_format import TextFormat  # noqa: PLC0415 - see the module
-
-        self._format = TextFormat(tuple(self._labels), tuple(self._labels.values()))
-        return self._format
+    async def _load(self) -> TextFormat:
+        module = await asyncio.to_thread(import_module, FORMAT)
+        loaded: TextFormat = module.TextFormat(tuple(self._labels), tuple(self._labels.values()))
+        self._format = loaded
+        return loaded
 
     async def _make(self, text_format: TextFormat) -> bytes:
         """Writes the samples in several turns of the event loop."""

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from prometheus_client import exposition
 
 from broker.limits import METRICS
 from broker.prometheus import catalog, text_page
@@ -27,6 +28,10 @@ async def page(site: Site) -> Page:
     assert b" 200 OK" in head.splitlines()[0]
     assert f"Content-Type: {CONTENT_TYPE}".encode() in head
     return Page.parse(body.decode())
+
+
+def test_the_content_type_is_that_of_the_client_library() -> None:
+    assert CONTENT_TYPE == exposition.CONTENT_TYPE_PLAIN_0_0_4
 
 
 async def test_what_came_in_and_went_out_is_told_by_topic_and_group(site: Site) -> None:
