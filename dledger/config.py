@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class PeerLimits:
+class PeerLimits(NamedTuple):
     """What peers may cost at the peer port. A *stranger* is a peer that is no member as far as this
     node knows. It may be about to be added, or may lead by an entry that has not arrived here
     yet."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from store.errors import DamagedError, SnapshotError, StoreError
 from store.index.block_seals import ROW_SIZE as QUEUE_ROW_SIZE
@@ -39,8 +39,7 @@ STEP_BYTES = 4 << 20
 _NO_LINK = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
-@dataclass(frozen=True, slots=True)
-class _Copy:
+class _Copy(NamedTuple):
     source: str
     target: str
     size: int | None

@@ -10,7 +10,7 @@ commits that offset at once. Expired messages are not lag, because nobody can co
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from broker.admin.topic_contents import EMPTY_QUEUE, TopicContents, listed_queues
 from broker.delivery.store_times import Place
@@ -37,8 +37,7 @@ def _position(committed: int, first: int, end: int) -> int:
     return min(max(committed, first), end)
 
 
-@dataclass(frozen=True, slots=True)
-class QueueProgress:
+class QueueProgress(NamedTuple):
     """The progress of a group in one queue with the offsets from ``first`` to below ``end``."""
 
     topic: str
@@ -63,8 +62,7 @@ def waiting_places(queues: Iterable[QueueProgress]) -> list[Place]:
     return [(queue.topic, queue.queue_id, queue.position) for queue in queues if queue.lag]
 
 
-@dataclass(frozen=True, slots=True)
-class TopicProgress:
+class TopicProgress(NamedTuple):
     """The progress of a group in one topic."""
 
     contents: TopicContents
@@ -121,8 +119,7 @@ class TopicProgress:
         ]
 
 
-@dataclass(frozen=True, slots=True)
-class GroupProgress:
+class GroupProgress(NamedTuple):
     """One consumer group, by the state of this node."""
 
     name: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from broker.admin.group_health import MemberReport
 from broker.admin.membership import (
@@ -51,8 +51,7 @@ def security_settings(config: NodeConfig) -> dict[str, str | bool]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class NodeStatus:
+class NodeStatus(NamedTuple):
     """The status of one node at one moment."""
 
     group: str

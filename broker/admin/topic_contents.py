@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from broker.limits import ADMIN
@@ -26,8 +25,7 @@ EMPTY_QUEUE = QueueRange(0, 0)
 """A queue that has never had a message."""
 
 
-@dataclass(frozen=True, slots=True)
-class TopicContents:
+class TopicContents(NamedTuple):
     """One topic, with its readable queues that have had a message."""
 
     config: TopicConfig

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from broker.config.setting import Allowed, Setting, one_of
 
@@ -45,8 +46,7 @@ SECURITY_SETTINGS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SecurityFiles:
+class SecurityFiles(NamedTuple):
     """The files of a security directory. The admin's profile has ``access_key``, ``secret_key`` and
     ``ca``, a path relative to the profile."""
 

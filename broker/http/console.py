@@ -23,10 +23,9 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from http import HTTPStatus
 from importlib import import_module
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from aiohttp import hdrs, web
 
@@ -53,8 +52,7 @@ _POLICY = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Visitor:
+class Visitor(NamedTuple):
     """The user of a page. Without access control the name is empty."""
 
     name: str = ""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class AdminLimits:
+class AdminLimits(NamedTuple):
     """Limits of answers to operators."""
 
     queues_listed_max: int = 100_000
@@ -58,8 +57,7 @@ class AdminLimits:
 ADMIN = AdminLimits()
 
 
-@dataclass(frozen=True, slots=True)
-class MetricLimits:
+class MetricLimits(NamedTuple):
     """Limits of ``/metrics``. A series is one line for each combination of labels. Series above a
     limit are summed in one, whose labels are ``(other)``."""
 
@@ -82,8 +80,7 @@ class MetricLimits:
 METRICS = MetricLimits()
 
 
-@dataclass(frozen=True, slots=True)
-class ConsoleLimits:
+class ConsoleLimits(NamedTuple):
     """Limits of the console's pages, and of the work of a node for them."""
 
     changes_max: int = 50

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class BodyLimits:
+class BodyLimits(NamedTuple):
     """Limits of the content of requests, besides the size of a frame."""
 
     json_marks: int = 40_000

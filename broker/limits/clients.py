@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class ClientLimits:
+class ClientLimits(NamedTuple):
     """Limits of heartbeats, and of other data of clients on a broker."""
 
     groups_max: int = 1024

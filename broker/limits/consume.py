@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumeLimits:
+class ConsumeLimits(NamedTuple):
     """Limits of deliveries."""
 
     pull_messages_max: int = 1024

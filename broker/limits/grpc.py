@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class GrpcLimits:
+class GrpcLimits(NamedTuple):
     """Limits of the gRPC port."""
 
     calls_max: int = 4_096

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class HttpLimits:
+class HttpLimits(NamedTuple):
     """Limits of the HTTP port of a broker."""
 
     connections_max: int = 512

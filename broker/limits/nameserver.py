@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class NameServerLimits:
+class NameServerLimits(NamedTuple):
     """Limits of a NameServer."""
 
     processes_max: int = 10_000

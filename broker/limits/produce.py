@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class ProduceLimits:
+class ProduceLimits(NamedTuple):
     """Limits of requests that are not applied yet, and of their memory."""
 
     pending_bytes_max: int = 64 << 20

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class QuotaLimits:
+class QuotaLimits(NamedTuple):
     """Limits of quotas, and of their memory."""
 
     quotas_max: int = 1_000

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class RemotingLimits:
+class RemotingLimits(NamedTuple):
     """Limits of the remoting port. Defaults are RocketMQ's if it has them (idle, connect)."""
 
     idle_seconds: float = 120.0
@@ -66,8 +65,7 @@ class RemotingLimits:
 REMOTING = RemotingLimits()
 
 
-@dataclass(frozen=True, slots=True)
-class ForwardingLimits:
+class ForwardingLimits(NamedTuple):
     """Limits of the requests that a follower forwards to the leader."""
 
     wait_seconds: float = 1.0

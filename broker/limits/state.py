@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class StateLimits:
+class StateLimits(NamedTuple):
     """Limits of the replicated state: topics, groups and offsets of a broker group."""
 
     topics_max: int = 20_000

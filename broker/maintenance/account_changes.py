@@ -37,9 +37,8 @@ from broker.security.accounts import (
     pack_white_list,
     unpack_account,
 )
-from broker.security.cluster_secrets import CLUSTER_ACCESS_KEY
+from broker.security.cluster_secrets import CLUSTER_ACCESS_KEY, SealedKeyError
 from broker.security.credentials import Credentials
-from broker.security.key_sealing import SealedKeyError
 from broker.security.permissions import (
     Permission,
     PermissionTextError,

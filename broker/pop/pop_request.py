@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from broker.delivery.message_filter import MessageFilter
 from broker.quotas.throttle import NOBODY, Caller
@@ -13,8 +13,7 @@ from store.io.filesystem import Bytes
 EVERYTHING = MessageFilter()
 
 
-@dataclass(frozen=True, slots=True)
-class PopRequest:
+class PopRequest(NamedTuple):
     """A request to receive messages."""
 
     group: str
@@ -58,8 +57,7 @@ class PopStatus(Enum):
     """The group has as many deliveries as allowed (``STATE.pop_queue_deliveries_max``)."""
 
 
-@dataclass(frozen=True, slots=True)
-class PoppedMessage:
+class PoppedMessage(NamedTuple):
     """One delivery of a message. Times are ms of the store clock."""
 
     record: Bytes
@@ -75,8 +73,7 @@ class PoppedMessage:
     invisible_until_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class PopResult:
+class PopResult(NamedTuple):
     """The answer to a :class:`PopRequest`. ``rest``: the number of messages behind the received
     ones, in the queues that were looked at."""
 
@@ -95,8 +92,7 @@ class ReceiptStatus(Enum):
     """It is not a receipt handle of this broker for that group and topic."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReceiptResult:
+class ReceiptResult(NamedTuple):
     """The answer for one handle; ``receipt_handle`` is the new one, if there is one."""
 
     status: ReceiptStatus

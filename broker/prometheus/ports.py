@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from broker.prometheus import catalog
 from broker.prometheus.metric import Reading
 
 
-@dataclass(frozen=True, slots=True)
-class PortFigures:
+class PortFigures(NamedTuple):
     """The counts of one port."""
 
     connections: Callable[[], int]

@@ -26,9 +26,8 @@ from broker.security.accounts import (
     unpack_white_list,
 )
 from broker.security.authorize import ANONYMOUS, EVERYBODY, Access, Caller, authorize
-from broker.security.cluster_secrets import CLUSTER_ACCESS_KEY, ClusterSecrets
+from broker.security.cluster_secrets import CLUSTER_ACCESS_KEY, ClusterSecrets, SealedKeyError
 from broker.security.credentials import Credentials
-from broker.security.key_sealing import KeySealer, SealedKeyError
 from broker.security.signature import ACCESS_KEY, ON_BEHALF, is_signed_by
 from broker.security.tokens import TokenError, read_token
 from broker.security.white_list import matches, split_white_list
@@ -62,6 +61,8 @@ class AccessControl:
         """``table`` gives definitions by name (:mod:`broker.security.accounts`). ``now_ms`` gives
         milliseconds since 1970. ``random_bytes``: see
         :class:`~broker.security.key_sealing.KeySealer`."""
+        from broker.security.key_sealing import KeySealer  # noqa: PLC0415 - loads the ciphers
+
         self.enforcing = enforcing
         self.sealer = KeySealer(secrets.secrets, random_bytes)
         self.refused = 0

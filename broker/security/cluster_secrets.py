@@ -7,7 +7,9 @@ that is derived from the secret.
 
 from __future__ import annotations
 
+import hmac
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -17,16 +19,37 @@ from broker.security.credentials import (
     CredentialsError,
     read_profile,
 )
-from broker.security.key_sealing import (
-    CLUSTER_REQUESTS,
-    ClusterSecretError,
-    derived_key,
-    parse_cluster_secrets,
-)
 from broker.security.signature import ACCESS_KEY, is_signed_by
 from broker.system.bounded_file_read import read_bounded
 
 CLUSTER_ACCESS_KEY = "dledger-cluster"
+CLUSTER_REQUESTS = b"dledger cluster requests"
+"""The purpose of the key that signs requests."""
+
+_SECRET = re.compile(r"[0-9a-fA-F]{64}")
+
+
+class ClusterSecretError(ValueError):
+    """A file has no cluster secret."""
+
+
+class SealedKeyError(ValueError):
+    """No cluster secret of this node opens a sealed key (:mod:`broker.security.key_sealing`)."""
+
+
+def parse_cluster_secrets(text: str) -> tuple[bytes, ...]:
+    """The secrets in a file: 64 hexadecimal digits in each line. The first seals and signs; all
+    open and check. So secrets can be replaced node by node. Raises :class:`ClusterSecretError`."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if not lines or not all(map(_SECRET.fullmatch, lines)):
+        raise ClusterSecretError("it must have 64 hexadecimal digits in each line")
+    return tuple(map(bytes.fromhex, lines))
+
+
+def derived_key(secret: bytes, purpose: bytes) -> bytes:
+    """A key of 32 bytes for one purpose. It reveals neither the secret nor the keys for other
+    purposes."""
+    return hmac.digest(secret, purpose, "sha256")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +74,7 @@ class ClusterSecrets:
 def read_cluster_secrets(secret_path: str, admin_path: str) -> ClusterSecrets:
     """Reads the two files; the second may be missing.
 
-    Raises :class:`~broker.security.key_sealing.ClusterSecretError` and
+    Raises :class:`ClusterSecretError` and
     :class:`~broker.security.credentials.CredentialsError`, with the name of the file.
     """
     try:

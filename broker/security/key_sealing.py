@@ -9,48 +9,25 @@ contain the key encrypted. Layout of a sealed key::
 
 The AES key is HMAC-SHA256 of the cluster secret over ``dledger account keys``. The access key is
 authenticated too, so that the sealed key of one account cannot be used for another.
+
+Only a server with access control imports this module, and with it the library of ciphers.
 """
 
 from __future__ import annotations
 
-import hmac
 import os
-import re
 from collections.abc import Callable, Sequence
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from broker.security.cluster_secrets import SealedKeyError, derived_key
+
 SEALED_KEY = b"dledger account keys"
-CLUSTER_REQUESTS = b"dledger cluster requests"
-"""The purposes of keys that are derived from the cluster secret."""
+"""The purpose of the derived key."""
 
 _VERSION = 1
 _NONCE_SIZE = 12
-_SECRET = re.compile(r"[0-9a-fA-F]{64}")
-
-
-class ClusterSecretError(ValueError):
-    """A file has no cluster secret."""
-
-
-class SealedKeyError(ValueError):
-    """No cluster secret of this node opens a sealed key."""
-
-
-def parse_cluster_secrets(text: str) -> tuple[bytes, ...]:
-    """The secrets in a file: 64 hexadecimal digits in each line. The first seals and signs; all
-    open and check. So secrets can be replaced node by node. Raises :class:`ClusterSecretError`."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    if not lines or not all(map(_SECRET.fullmatch, lines)):
-        raise ClusterSecretError("it must have 64 hexadecimal digits in each line")
-    return tuple(map(bytes.fromhex, lines))
-
-
-def derived_key(secret: bytes, purpose: bytes) -> bytes:
-    """A key of 32 bytes for one purpose. It reveals neither the secret nor the keys for other
-    purposes."""
-    return hmac.digest(secret, purpose, "sha256")
 
 
 class KeySealer:
@@ -71,11 +48,12 @@ class KeySealer:
         return bytes([_VERSION]) + nonce + sealed
 
     def reseal(self, access_key: str, sealed: bytes) -> bytes:
-        """The same key, sealed with the first secret. Raises :class:`SealedKeyError`."""
+        """The same key, sealed with the first secret. Raises
+        :class:`~broker.security.cluster_secrets.SealedKeyError`."""
         return self.seal(access_key, self.open(access_key, sealed).decode())
 
     def open(self, access_key: str, sealed: bytes) -> bytes:
-        """The secret key. Raises :class:`SealedKeyError`."""
+        """The secret key. Raises :class:`~broker.security.cluster_secrets.SealedKeyError`."""
         if sealed[:1] == bytes([_VERSION]) and len(sealed) > _NONCE_SIZE:
             nonce, encrypted = sealed[1 : 1 + _NONCE_SIZE], sealed[1 + _NONCE_SIZE :]
             for cipher in self._ciphers:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from dledger.wire.tls_contexts import TlsContexts, TlsFiles
 from dledger.wire.tls_server import TlsServer, TlsServerLimits
@@ -15,8 +15,7 @@ from store.quoting import FROM_OUTSIDE
 log = logging.getLogger("dledger.tls")
 
 
-@dataclass(frozen=True, slots=True)
-class PortTls:
+class PortTls(NamedTuple):
     """The TLS of a port. ``context`` gives the context for a new handshake. With ``plain`` the port
     also accepts connections without TLS."""
 

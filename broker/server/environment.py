@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from random import Random
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from broker.context import BrokerContext
 from broker.delivery.fetch import Delivery
@@ -57,8 +56,7 @@ class Wire(Protocol):
     async def stop(self) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Environment:
+class Environment(NamedTuple):
     """All external parts of a broker, while its data is open.
 
     ``loop`` gives the time, and opens connections and ports. ``wall_clock`` gives milliseconds
@@ -100,8 +98,7 @@ class Environment:
         return self.opening or self.executors.log
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerLimits:
+class BrokerLimits(NamedTuple):
     """Limits that depend on the machine, not on the settings. The simulator's are so small that a
     group reaches them within seconds.
 

@@ -11,8 +11,8 @@ import asyncio
 import logging
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from broker.limits import STATE
 from broker.remoting.client import RemotingClient
@@ -40,8 +40,7 @@ BYTES_A_SECOND = 8 << 20
 logger = logging.getLogger("dledger.registration")
 
 
-@dataclass(frozen=True, slots=True)
-class Announcement:
+class Announcement(NamedTuple):
     """The content of a registration. ``topics`` is a ``topicConfigTable`` as in topics.json."""
 
     cluster: str

@@ -6,9 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
-from importlib import import_module
 from random import SystemRandom
 
 from broker.config.node_config import NodeConfig
@@ -33,7 +31,7 @@ from dledger.config import PeerLimits
 from dledger.node.executor import Executors, ThreadExecutor
 from dledger.node.service import start_service
 from dledger.raft.configuration import FIRST_INCARNATION
-from dledger.wire.peer_dialler import PeerSecurity
+from dledger.wire.peer_identity import PeerSecurity
 from dledger.wire.transport import Transport
 from dledger.wire.websocket_transport import WebSocketTransport
 from store.io.async_io import AsyncWrites
@@ -56,7 +54,7 @@ async def serve(config: NodeConfig) -> BrokerServer[Broker]:
     usual = DescriptorLimits()
     connections = connections_of_broker(raise_file_limit(usual), usual)
     limits = BrokerLimits(
-        remoting=connections.remoting, http=replace(HTTP, connections_max=connections.http)
+        remoting=connections.remoting, http=HTTP._replace(connections_max=connections.http)
     )
     security = read_peer_security(config)
 
@@ -83,8 +81,6 @@ def os_environment(
         loop.add_reader(writes.fileno(), writes.completed)
     fs = OsFileSystem(writes, DescriptorReserve())
     executors = Executors(*(ThreadExecutor(loop, name) for name in ("log", "reads", "background")))
-    # NumPy is imported before the event loop needs it to look at rows (`delivery/corrupt_rows.py`).
-    executors.background.submit(lambda: import_module("numpy"), lambda _numpy, _error: None)
 
     make_ingest, make_delivery, end_tracing = _flows(config)
 
@@ -150,7 +146,7 @@ def _transports(
     config: NodeConfig, connections_max: int, security: PeerSecurity | None
 ) -> Callable[[], Transport]:
     usual = PeerLimits()
-    limits = replace(usual, ungreeted_max=min(usual.ungreeted_max, connections_max // 2))
+    limits = usual._replace(ungreeted_max=min(usual.ungreeted_max, connections_max // 2))
     return lambda: WebSocketTransport(
         group=config.group,
         node=config.node,

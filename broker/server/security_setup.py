@@ -7,8 +7,7 @@ from broker.config.security_config import DISABLED, ENFORCING, OFF, PERMISSIVE, 
 from broker.config.setting_checks import ConfigError
 from broker.security.cluster_secrets import ClusterSecrets, read_cluster_secrets
 from broker.security.port_tls import PortTls, port_tls
-from dledger.wire.peer_dialler import PeerSecurity
-from dledger.wire.peer_identity import Admission, PeerIdentity
+from dledger.wire.peer_identity import Admission, PeerIdentity, PeerSecurity
 from dledger.wire.revoked_certificates import RevokedCertificates
 from dledger.wire.tls_contexts import TlsContexts, TlsFiles, TlsFilesError
 

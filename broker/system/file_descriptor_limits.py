@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import resource
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from broker.limits import HTTP, RemotingLimits
@@ -16,8 +15,7 @@ from broker.limits import HTTP, RemotingLimits
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class DescriptorLimits:
+class DescriptorLimits(NamedTuple):
     """The shares of the descriptors of a process; the rest is for remoting."""
 
     files_max: int = 1 << 20
@@ -72,4 +70,4 @@ def connections_of_name_server(files: int, limits: DescriptorLimits) -> Remoting
 
 def _remoting(connections: int) -> RemotingLimits:
     usual = RemotingLimits()
-    return replace(usual, connections_max=max(1, min(usual.connections_max, connections)))
+    return usual._replace(connections_max=max(1, min(usual.connections_max, connections)))

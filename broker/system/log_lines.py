@@ -17,16 +17,14 @@ import json
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 FORMATS = ("text", "json")
 LEVELS = ("debug", "info", "warning", "error")
 
 
-@dataclass(frozen=True, slots=True)
-class LogLimits:
+class LogLimits(NamedTuple):
     """Limits of the log on stderr."""
 
     line_max: int = 2000

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
+from typing import NamedTuple
 
 from broker.delivery.message_lookup import MessageLookup
 from broker.errors import (
@@ -60,8 +61,7 @@ May = Callable[[str], bool]
 """Whether the caller may send to the topic of the transaction."""
 
 
-@dataclass(frozen=True, slots=True)
-class CheckPolicy:
+class CheckPolicy(NamedTuple):
     """The times and the number of check-backs."""
 
     timeout_ms: int

@@ -9,8 +9,7 @@ import asyncio
 import queue
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 T = TypeVar("T")
 _Done = Callable[[Any, BaseException | None], None]
@@ -28,8 +27,7 @@ class Executor(Protocol):
         """Finishes what was submitted and stops. Completions after this are dropped."""
 
 
-@dataclass(frozen=True, slots=True)
-class Executors:
+class Executors(NamedTuple):
     """The three lanes of disk work of a node."""
 
     log: Executor

@@ -7,14 +7,13 @@ at all, and nothing that needs it at once is begun with it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 UNHEALTHY_DELAY_FACTOR = 4.0
 """How many times as long as others a node without room waits before it campaigns."""
 
 
-@dataclass(frozen=True, slots=True)
-class OwnHealth:
+class OwnHealth(NamedTuple):
     """How a node is, as its driver knows it."""
 
     holds_confirmed: bool = True

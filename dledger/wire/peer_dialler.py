@@ -6,16 +6,14 @@ import asyncio
 import logging
 import socket
 import ssl
-from dataclasses import dataclass
 
 import aiohttp
 
 from dledger.errors import PeerError
 from dledger.wire.codec import MESSAGE_BYTES_MAX
 from dledger.wire.features import FEATURES, HEADER, pack_features
-from dledger.wire.peer_identity import Admission
+from dledger.wire.peer_identity import PeerSecurity
 from dledger.wire.peer_link import PATH, DialledConnection
-from dledger.wire.tls_contexts import TlsContexts
 from dledger.wire.tls_server import tls_reason
 from store.quoting import FROM_OUTSIDE, shortened
 
@@ -31,14 +29,6 @@ KEEPALIVE = (
     (socket.IPPROTO_TCP, getattr(socket, "TCP_KEEPINTVL", 0), 1),
     (socket.IPPROTO_TCP, getattr(socket, "TCP_KEEPCNT", 0), 3),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class PeerSecurity:
-    """What a node shows its peers, and what it asks of them."""
-
-    contexts: TlsContexts
-    admission: Admission
 
 
 class PeerDialler:

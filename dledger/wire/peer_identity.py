@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from dledger.errors import PeerError
 from dledger.wire.greeting import Greeting, check_address
 from dledger.wire.revoked_certificates import RevokedCertificates
+from dledger.wire.tls_contexts import TlsContexts
 
 SCHEME = "dledger://"
 
@@ -59,8 +59,7 @@ def identity_of(transport: asyncio.BaseTransport | None) -> PeerIdentity | None:
     return identity_in(transport.get_extra_info("peercert")) if transport is not None else None
 
 
-@dataclass(frozen=True, slots=True)
-class Admission:
+class Admission(NamedTuple):
     """Decides with whom a node talks. ``own`` is the node. ``revoked`` certificates name nobody.
 
     On a connection over TLS the certificate must name the peer. ``required`` refuses every other
@@ -117,3 +116,10 @@ class Admission:
         wanted = self.own._replace(node=node)
         if certified is not None and certified != wanted:
             raise PeerError(f"its certificate is of {certified}, not of {wanted}")
+
+
+class PeerSecurity(NamedTuple):
+    """What a node shows its peers, and what it asks of them."""
+
+    contexts: TlsContexts
+    admission: Admission

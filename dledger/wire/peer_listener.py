@@ -12,7 +12,7 @@ from dledger.config import PeerLimits
 from dledger.errors import DLedgerError, PeerError
 from dledger.wire.bad_request_log import BadRequestLog
 from dledger.wire.endpoint import listening_hosts
-from dledger.wire.peer_dialler import PeerSecurity
+from dledger.wire.peer_identity import PeerSecurity
 from dledger.wire.peer_link import PATH
 from dledger.wire.tls_server import TlsServer, TlsServerLimits
 from store.quoting import FROM_OUTSIDE

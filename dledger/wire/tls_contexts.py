@@ -11,8 +11,7 @@ import logging
 import os
 import ssl
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from dledger.errors import DLedgerError
 
@@ -23,8 +22,7 @@ class TlsFilesError(DLedgerError):
     """Certificates that cannot be used: one line that names the file."""
 
 
-@dataclass(frozen=True, slots=True)
-class TlsFiles:
+class TlsFiles(NamedTuple):
     """PEM files: the authorities that are trusted, the own certificate, and its key."""
 
     ca: str
@@ -47,8 +45,7 @@ def stamps_of(paths: Iterable[str]) -> _Stamps:
     return tuple(stamps)
 
 
-@dataclass(frozen=True, slots=True)
-class _Contexts:
+class _Contexts(NamedTuple):
     stamps: _Stamps
     server: ssl.SSLContext
     client: ssl.SSLContext

@@ -14,8 +14,7 @@ import socket
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple, cast
 
 from dledger.wire.endpoint import listening_hosts
 
@@ -27,8 +26,7 @@ OUT_OF_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 PAUSE_SECONDS = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class TlsServerLimits:
+class TlsServerLimits(NamedTuple):
     """Of connections that nobody serves yet: how many, and for how long they may be silent or in
     their handshake. Beyond the number the oldest is closed."""
 

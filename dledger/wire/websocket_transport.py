@@ -26,8 +26,8 @@ from dledger.wire.codec import MESSAGE_BYTES_MAX, MessageEncoder, decode_message
 from dledger.wire.endpoint import Endpoint, is_address, join_host_port
 from dledger.wire.features import HEADER, unpack_features
 from dledger.wire.greeting import Greeting, host_of, pack_greeting, unpack_greeting
-from dledger.wire.peer_dialler import PeerDialler, PeerSecurity
-from dledger.wire.peer_identity import Admission, PeerIdentity
+from dledger.wire.peer_dialler import PeerDialler
+from dledger.wire.peer_identity import Admission, PeerIdentity, PeerSecurity
 from dledger.wire.peer_link import DialledConnection, PeerLink
 from dledger.wire.peer_listener import PeerListener
 from dledger.wire.stranger_limits import StrangerLimits

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from store.io.disk_watermarks import DiskLevel, DiskSpace, DiskWatermarks
 
@@ -25,8 +26,7 @@ class RetentionPolicy:
     watermarks: DiskWatermarks = field(default_factory=DiskWatermarks)
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentStats:
+class SegmentStats(NamedTuple):
     """A segment from position ``start`` to ``end`` (exclusive), and when its newest message came.
 
     ``newest_ms`` is ``None`` if the segment's age is not known; it then never expires by age.

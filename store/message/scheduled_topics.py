@@ -11,9 +11,12 @@ In these rows the tags code is the delivery time in ms since 1970, not the hash 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from store.message.properties import find_property
-from store.message.record import PendingMessage
+
+if TYPE_CHECKING:
+    from store.message.record import PendingMessage
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 TIMER_TOPIC = "rmq_sys_wheel_timer"

@@ -9,6 +9,7 @@ Both are MessagePack arrays in a :mod:`store.io.two_slot_file`::
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgpack
 
@@ -19,8 +20,7 @@ VOTE_NAME = "vote"
 MARK_NAME = "mark"
 
 
-@dataclass(frozen=True, slots=True)
-class HardState:
+class HardState(NamedTuple):
     """What Raft must not forget: the current term, and for whom this node voted in it."""
 
     term: int = 0

@@ -7,7 +7,6 @@ import inspect
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
 from types import ModuleType
 
 import broker.system.file_descriptor_limits
@@ -69,15 +68,14 @@ def sections(module: ModuleType) -> Iterator[str]:
         if not isinstance(scope, ast.ClassDef) or not scope.name.endswith("Limits"):
             continue
         told = descriptions(scope)
-        limits = getattr(module, scope.name)
-        if not is_dataclass(limits):
+        usual = getattr(module, scope.name)._field_defaults
+        if not usual:
             continue
         yield f"## {scope.name}\n"
         yield plain(ast.get_docstring(scope) or "") + "\n"
         yield "| Limit | Is | Of |\n| --- | --- | --- |"
-        for field in fields(limits):
-            value = shown(field.name, field.default)
-            yield f"| `{field.name}` | {value} | {told[field.name]} |"
+        for name, value in usual.items():
+            yield f"| `{name}` | {shown(name, value)} | {told[name]} |"
         yield ""
 
 

@@ -135,7 +135,7 @@ ROOMS: dict[str, frozenset[str]] = {
         "cli/commands": (
             "admin bench certificates cli/backup cli/benchmark cli/local_cluster cli/mirror"
             " cli/terminal client client/consumer client/producer cluster_admin config"
-            " delivery filter limits nameserver quotas remoting/protocol security server"
+            " delivery filter grpc limits nameserver quotas remoting/protocol security server"
             " system topics_and_groups"
         ),
         "cli": "cli/terminal",

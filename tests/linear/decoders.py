@@ -26,7 +26,7 @@ from broker.remoting.protocol.register_broker_body import decode_data_version, d
 from broker.scheduled.recall_handle import parse_recall_handle
 from broker.scheduled.system_properties import with_properties
 from broker.security.accounts import unpack_account, unpack_white_list
-from broker.security.key_sealing import parse_cluster_secrets
+from broker.security.cluster_secrets import parse_cluster_secrets
 from broker.security.tokens import read_token
 from dledger.raft.configuration import Configuration
 from dledger.wire.endpoint import Endpoint

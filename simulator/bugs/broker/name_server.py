@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from broker.server.announcements import Announcements
 from broker.server.name_server_registration import Announcement, Registrar
 from simulator.bugs.planted_bug import BugsOf, Original, Patch
@@ -31,4 +29,4 @@ def every_member_leads(patch: Patch) -> None:
 
     @patch.around(Announcements, "current")
     def boasting(current: Original[Announcement], announcements: Announcements) -> Announcement:
-        return replace(current(announcements), broker_id=0)
+        return current(announcements)._replace(broker_id=0)

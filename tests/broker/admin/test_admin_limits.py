@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -37,7 +36,7 @@ async def test_an_answer_lists_so_many_queues(broker: SingleBroker) -> None:
 def test_a_node_that_answers_with_too_much_counts_as_silent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("broker.http.cluster.ADMIN", replace(ADMIN, answer_bytes_max=10))
+    monkeypatch.setattr("broker.http.cluster.ADMIN", ADMIN._replace(answer_bytes_max=10))
 
     class Session:
         def __init__(self, *chunks: bytes) -> None:

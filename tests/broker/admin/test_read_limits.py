@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -106,7 +105,7 @@ async def test_an_older_group_with_any_number_of_retry_queues_uses_few(
 async def test_a_pull_brings_so_many_bytes_and_is_held_for_so_long(
     loop: NetworkedLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    few = replace(CONSUME, pull_bytes_max=500, pull_messages_max=3, long_poll_seconds_max=7.0)
+    few = CONSUME._replace(pull_bytes_max=500, pull_messages_max=3, long_poll_seconds_max=7.0)
     monkeypatch.setattr("broker.delivery.fetch.CONSUME", few)
 
     async def count(broker: SingleBroker, **changed: str) -> int:
@@ -131,7 +130,7 @@ async def test_a_pull_brings_so_many_bytes_and_is_held_for_so_long(
 async def test_a_query_brings_so_many_messages_or_rows(
     loop: NetworkedLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    few = replace(CONSUME, query_messages_max=2, queue_rows_max=3)
+    few = CONSUME._replace(query_messages_max=2, queue_rows_max=3)
     monkeypatch.setattr("broker.remoting.processors.query_message.CONSUME", few)
     monkeypatch.setattr("broker.remoting.processors.query_consume_queue.CONSUME", few)
 
@@ -146,7 +145,7 @@ async def test_a_query_brings_so_many_messages_or_rows(
         found = await asked(broker, RequestCode.QUERY_MESSAGE, key="k", maxNum="9999", **times)
         assert len(messages(found)) == 2
         monkeypatch.setattr(
-            "broker.delivery.message_lookup.CONSUME", replace(few, query_bytes_max=1)
+            "broker.delivery.message_lookup.CONSUME", few._replace(query_bytes_max=1)
         )
         found = await asked(broker, RequestCode.QUERY_MESSAGE, key="k", maxNum="9999", **times)
         assert [record.queue_offset for record in messages(found)] == [4]

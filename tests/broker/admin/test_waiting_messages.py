@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -26,7 +25,7 @@ def broker_settings() -> dict[str, Any]:
 async def test_so_many_are_listed_and_all_are_counted(
     monkeypatch: pytest.MonkeyPatch, broker: SingleBroker, limit: int, listed: int
 ) -> None:
-    monkeypatch.setattr(waiting_messages, "ADMIN", replace(ADMIN, waiting_listed_max=limit))
+    monkeypatch.setattr(waiting_messages, "ADMIN", ADMIN._replace(waiting_listed_max=limit))
     await broker.create_topic("orders", 3)
     for queue in range(3):
         await broker.send("orders", queue, b"x")
@@ -91,7 +90,7 @@ async def test_of_those_with_a_time_of_their_own_it_is_told_when_the_next_is_due
 async def test_where_too_many_wait_it_is_not_told_when_the_next_is_due(
     monkeypatch: pytest.MonkeyPatch, broker: SingleBroker, limit: int, is_known: bool
 ) -> None:
-    monkeypatch.setattr(waiting_messages, "ADMIN", replace(ADMIN, waiting_rows_max=limit))
+    monkeypatch.setattr(waiting_messages, "ADMIN", ADMIN._replace(waiting_rows_max=limit))
     await broker.create_topic("orders", 1)
     for seconds in (90, 60, 80):
         await broker.send("orders", 0, b"x", f"TIMER_DELAY_SEC\x01{seconds}\x02")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -85,7 +84,7 @@ async def test_beyond_a_limit_it_tells_how_many_it_has_not_looked_at(
     limit: dict[str, int],
     known: tuple[int, int],
 ) -> None:
-    monkeypatch.setattr(waiting_of_topic, "ADMIN", replace(ADMIN, **limit))
+    monkeypatch.setattr(waiting_of_topic, "ADMIN", ADMIN._replace(**limit))
     await broker.create_topic("orders", 1)
     for _ in range(5):
         await broker.send("orders", 0, b"x", HOUR)

@@ -67,7 +67,7 @@ def nothing_is_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setattr(module, "show_as", lambda _name: None)
         monkeypatch.setattr(module, "ServerLog", Mock(), raising=False)
     monkeypatch.setattr("broker.cli.commands.bench._measure_own", refuse)
-    monkeypatch.setattr("broker.cli.commands.node.import_server", lambda: None)
+    monkeypatch.setattr("broker.cli.commands.node.import_server", lambda **_: None)
     monkeypatch.setattr("broker.cli.commands.node.tune_interpreter", lambda: None)
     monkeypatch.setattr("broker.cli.commands.up.interrupt_on_ending", lambda: None)
     monkeypatch.setattr("broker.cli.commands.bench.interrupt_on_ending", lambda: None)

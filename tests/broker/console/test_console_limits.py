@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -23,7 +22,7 @@ from tests.broker.single_broker import SingleBroker
 
 
 def limited(patch: pytest.MonkeyPatch, module: ModuleType, **limits: int) -> None:
-    patch.setattr(module, "CONSOLE", replace(CONSOLE, **limits))
+    patch.setattr(module, "CONSOLE", CONSOLE._replace(**limits))
 
 
 def letters(*bodies: bytes) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -208,7 +207,7 @@ async def test_a_reset_that_cannot_be_done_says_why_and_changes_nothing(
 async def test_the_first_offsets_of_a_reset_must_have_room_and_known_ones_have(
     broker: SingleBroker, monkeypatch: pytest.MonkeyPatch, timestamp: str
 ) -> None:
-    monkeypatch.setattr("broker.delivery.offset_quota.STATE", replace(STATE, offsets_max=2))
+    monkeypatch.setattr("broker.delivery.offset_quota.STATE", STATE._replace(offsets_max=2))
     member = await joined(broker)
     await broker.create_topic("bills", queues=2)
     answer = await reset(broker, topic="bills", timestamp=timestamp)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -57,7 +56,7 @@ async def test_queues_that_are_not_there_are_not_locked(broker: SingleBroker) ->
 async def test_locks_have_a_limit_and_are_renewed_beyond(
     broker: SingleBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.delivery.queue_locks.CLIENTS", replace(CLIENTS, locks_max=2))
+    monkeypatch.setattr("broker.delivery.queue_locks.CLIENTS", CLIENTS._replace(locks_max=2))
     assert await lock(broker, "a", 0, 1, 2) == [0, 1]
     assert await lock(broker, "b", 2) == []
     assert await lock(broker, "a", 1, 0) == [1, 0]

@@ -6,7 +6,6 @@ import asyncio
 import gzip
 import zlib
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -144,7 +143,7 @@ async def test_beyond_what_is_unread_large_answers_are_refused_and_sends_are_not
     await stored(service, LARGE)
     port, budget = Port(service), service.service.dispatcher.budget
     limit = CONSUME.pop_bytes_max + 3 * len(LARGE) // 2
-    budget.limits = replace(GRPC, unread_max=limit)
+    budget.limits = GRPC._replace(unread_max=limit)
     contexts = [(await port.stream("PullMessage", pulling()))[1] for _ in range(2)]
     (refused,), context = await port.stream("PullMessage", pulling())
     contexts.append(context)
@@ -165,7 +164,7 @@ async def test_beyond_what_is_unread_large_answers_are_refused_and_sends_are_not
 async def test_waiting_receives_leave_room_for_other_calls(service: SingleService) -> None:
     await stored(service)
     port, budget = Port(service), service.service.dispatcher.budget
-    budget.limits = replace(GRPC, calls_max=3, receives_max=2)
+    budget.limits = GRPC._replace(calls_max=3, receives_max=2)
     waiting = [asyncio.ensure_future(port.stream("ReceiveMessage", receiving())) for _ in range(2)]
     await asyncio.sleep(0.1)
     (refused,), context = await port.stream("PullMessage", pulling())
@@ -190,7 +189,7 @@ async def test_waiting_receives_with_long_filters_leave_room_for_sends(
     wanted = df.FilterExpression(expression=" || ".join(["t" * 60] * 200))
     budget = service.service.dispatcher.budget
     size = DECODED_FACTOR * receiving(filter_expression=wanted).ByteSize()
-    budget.limits = replace(GRPC, bytes_max=4 * size, receive_bytes_max=3 * size)
+    budget.limits = GRPC._replace(bytes_max=4 * size, receive_bytes_max=3 * size)
     waiting = [asyncio.ensure_future(received(service, filter_expression=wanted)) for _ in "12345"]
     await asyncio.sleep(0.1)
     assert (await service.send(message())).status.code == Code.OK
@@ -213,7 +212,7 @@ async def test_who_would_receive_is_refused_before_anything_is_received(
 
 async def test_commands_that_a_client_does_not_read_count(service: SingleService) -> None:
     port, budget = Port(service), service.service.dispatcher.budget
-    budget.limits = replace(GRPC, unread_max=3 * len(LARGE))
+    budget.limits = GRPC._replace(unread_max=3 * len(LARGE))
     written = 0
 
     sessions: list[Session] = []
@@ -250,7 +249,7 @@ async def test_commands_that_a_client_does_not_read_count(service: SingleService
 async def test_a_pull_ends_before_the_message_with_which_it_inflates_to_too_much(
     service: SingleService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    few = replace(CONSUME, pull_bytes_max=1500)
+    few = CONSUME._replace(pull_bytes_max=1500)
     monkeypatch.setattr("broker.delivery.inflated_bodies.CONSUME", few)
     bodies = [b"a" * 600, b"b" * 600, b"c" * 5000, b"d" * 600]
     await stored(service, *map(zlib.compress, bodies), f="1")
@@ -262,7 +261,7 @@ async def test_a_pull_ends_before_the_message_with_which_it_inflates_to_too_much
 async def test_who_receives_gets_the_rest_with_the_next_call_and_at_the_first_attempt(
     service: SingleService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    few = replace(CONSUME, pop_bytes_max=1800)
+    few = CONSUME._replace(pop_bytes_max=1800)
     monkeypatch.setattr("broker.pop.receiver.CONSUME", few)
     bodies = [b"a" * 600, b"b" * 600, b"c" * 5000, b"d" * 600]
     await stored(service, *map(zlib.compress, bodies), f="1")
@@ -294,7 +293,7 @@ async def test_the_bodies_of_a_send_inflate_to_so_much_in_all_and_no_more(
 async def test_a_send_counts_as_what_it_inflates_to(service: SingleService) -> None:
     await stored(service)
     budget = service.service.dispatcher.budget
-    budget.limits = replace(GRPC, bytes_max=2000)
+    budget.limits = GRPC._replace(bytes_max=2000)
     answer = await service.send(zipped(b"a" * 1000, 1), zipped(b"a" * 1000, 2))
     assert answer.status.code == Code.TOO_MANY_REQUESTS
     assert "the limit is 2000" in answer.status.message
@@ -315,7 +314,7 @@ def with_properties(count: int, number: int = 0) -> df.Message:
 async def test_a_send_counts_as_what_its_properties_take(service: SingleService) -> None:
     await stored(service)
     budget = service.service.dispatcher.budget
-    budget.limits = replace(GRPC, bytes_max=3000)
+    budget.limits = GRPC._replace(bytes_max=3000)
     many = [with_properties(10, number) for number in range(3)]
     answer = await service.send(*many)
     assert answer.status.code == Code.TOO_MANY_REQUESTS

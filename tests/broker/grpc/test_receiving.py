@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from typing import Any
 from unittest.mock import AsyncMock
 
@@ -90,7 +89,7 @@ async def test_the_largest_decompressed_body_can_be_forwarded(
 ) -> None:
     """A larger one is given out as it is stored."""
     assert GRPC.inflated_size < FRAME_BODY_SIZE_MAX - (128 << 10)
-    monkeypatch.setattr(sent_messages, "GRPC", replace(GRPC, inflated_size=1000))
+    monkeypatch.setattr(sent_messages, "GRPC", GRPC._replace(inflated_size=1000))
     await service.broker.create_topic("orders", queues=1)
     await send_compressed(service, 1000)
     stored = await send_compressed(service, 1001)

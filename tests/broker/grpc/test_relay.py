@@ -9,7 +9,6 @@ import ssl
 import weakref
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +66,7 @@ def run(request: pytest.FixtureRequest, files: TlsFiles) -> Callable[[Scenario],
             asyncio.get_running_loop(),
             port_tls(files, plain=True, application_protocols=("h2",)),
             Endpoint("127.0.0.1", 0),
-            replace(GRPC, connections_max=CONNECTIONS),
+            GRPC._replace(connections_max=CONNECTIONS),
         )
         await relay.start(server.sockets[0].getsockname()[1])
         assert relay._server is not None

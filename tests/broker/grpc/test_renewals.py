@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -163,7 +162,7 @@ async def test_what_an_older_program_has_renewed_without_an_answer_is_not_renewe
 async def test_what_was_given_is_known_however_much_is_given_and_acknowledged_before_and_after(
     loop: NetworkedLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(renewals, "STATE", replace(STATE, pop_deliveries_max=3))
+    monkeypatch.setattr(renewals, "STATE", STATE._replace(pop_deliveries_max=3))
     async with running_service(loop, tmp_path, clock_runs=True) as service:
         await service.broker.create_topic("orders", queues=1)
         await beat(service)
@@ -235,7 +234,7 @@ async def test_prolonging_has_an_end(
     async with running_service(loop, tmp_path, clock_runs=True) as service:
         await service.broker.create_topic("orders", queues=1)
         service.service.renewals._members = lambda _group: {"client-1"}
-        shorter = replace(GRPC, renewed_seconds_max=300.0)
+        shorter = GRPC._replace(renewed_seconds_max=300.0)
         monkeypatch.setattr("broker.grpc.renewals.GRPC", shorter)
         await service.send(message(message_id="1"), message(message_id="2"))
         assert len((await received(service, auto_renew=True))[1]) == 2
@@ -250,7 +249,7 @@ async def test_heartbeats_that_are_remembered_have_a_number(
     service: SingleService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     renewals = service.service.renewals
-    monkeypatch.setattr("broker.grpc.renewals.GRPC", replace(GRPC, streams_max=3))
+    monkeypatch.setattr("broker.grpc.renewals.GRPC", GRPC._replace(streams_max=3))
     for number in range(9):
         renewals.heard("readers", f"client-{number}")
     assert len(renewals._heard) == 3

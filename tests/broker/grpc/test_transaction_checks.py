@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +107,7 @@ async def test_a_half_message_is_not_decompressed_for_a_client_that_does_not_rea
         return message_of(*given)
 
     monkeypatch.setattr(remote_client, "message_of", counted)
-    monkeypatch.setattr(telemetry_module, "GRPC", replace(GRPC, commands_max=1))
+    monkeypatch.setattr(telemetry_module, "GRPC", GRPC._replace(commands_max=1))
     async with running_service(loop, tmp_path, clock_runs=True) as service:
         telemetry = Telemetry(service.context, service.service.dispatcher, service.service.clients)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -102,7 +101,7 @@ async def test_there_is_nothing_else_below_it(site: Site, path: str) -> None:
 async def test_a_change_too_many_says_so_in_its_dialog(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jobs, "CONSOLE", replace(CONSOLE, changes_max=0))
+    monkeypatch.setattr(jobs, "CONSOLE", CONSOLE._replace(changes_max=0))
     change = orjson.dumps({"step": "run", "topic": "T"})
     status, told = await answer(site, "POST", "/console/action/topic-create", change)
     assert status == 200

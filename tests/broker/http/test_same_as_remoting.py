@@ -219,11 +219,11 @@ async def test_a_full_disk_refuses_alike(loop: NetworkedLoop, tmp_path: Path) ->
 async def test_what_is_too_much_is_refused_alike(
     loop: NetworkedLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.ingest.ingest.STATE", replace(STATE, transactions_max=0))
+    monkeypatch.setattr("broker.ingest.ingest.STATE", STATE._replace(transactions_max=0))
     answer, _ = await compare(loop, Sent(properties=HALF), tmp_path)
     assert (answer.error, answer.codes) == ("0 transactions are open, the limit is 0", (503,))
     monkeypatch.setattr(
-        "broker.ingest.deduplication.PRODUCE", replace(PRODUCE, suspect_bytes_max=0)
+        "broker.ingest.deduplication.PRODUCE", PRODUCE._replace(suspect_bytes_max=0)
     )
     twice = Sent(properties={"UNIQ_KEY": "one"})
     answer, _ = await compare(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import zlib
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -69,7 +68,7 @@ async def test_a_body_that_cannot_be_decompressed_is_given_as_it_is_stored(site:
 async def test_an_answer_ends_before_the_message_with_which_it_inflates_to_too_much(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    few = replace(CONSUME, pull_bytes_max=1500)
+    few = CONSUME._replace(pull_bytes_max=1500)
     monkeypatch.setattr("broker.delivery.inflated_bodies.CONSUME", few)
     await site.broker.create_topic("orders", queues=1)
     bodies = ["a" * 600, "b" * 600, "c" * 5000, "d" * 600]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +110,7 @@ async def test_so_many_bytes_are_looked_for_at_once(
     loop: NetworkedLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "broker.ingest.deduplication.PRODUCE", replace(PRODUCE, suspect_bytes_max=1_500)
+        "broker.ingest.deduplication.PRODUCE", PRODUCE._replace(suspect_bytes_max=1_500)
     )
 
     async with running_broker(loop, tmp_path) as broker:
@@ -247,7 +246,7 @@ async def test_what_no_entry_could_hold_is_refused_at_once_and_not_once_it_was_l
     """With the hash of a request that is known, to the byte: a refusal that came later would find
     nobody to tell."""
     monkeypatch.setattr(
-        "broker.ingest.message_properties.PRODUCE", replace(PRODUCE, keys_max=6_000)
+        "broker.ingest.message_properties.PRODUCE", PRODUCE._replace(keys_max=6_000)
     )
 
     async with running_broker(

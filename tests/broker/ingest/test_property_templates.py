@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from struct import pack
 
 import pytest
@@ -190,7 +189,7 @@ def test_properties_that_are_too_long_are_refused_also_where_their_shape_is_know
 
 def test_more_shapes_than_are_remembered_do_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        broker.ingest.property_templates, "PRODUCE", replace(PRODUCE, property_templates_max=2)
+        broker.ingest.property_templates, "PRODUCE", PRODUCE._replace(property_templates_max=2)
     )
     message_builder = MessageBuilder("DefaultCluster")
     for number in [*range(7), *range(7)]:

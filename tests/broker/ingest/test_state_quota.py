@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -29,7 +28,7 @@ def limit(monkeypatch: pytest.MonkeyPatch) -> Limit:
     """Sets limits of the state."""
 
     def set_limits(**limits: int) -> None:
-        monkeypatch.setattr(state_quota, "STATE", replace(STATE, **limits))
+        monkeypatch.setattr(state_quota, "STATE", STATE._replace(**limits))
 
     return set_limits
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from dataclasses import replace
 from struct import pack
 
 import orjson
@@ -30,7 +29,7 @@ from tests.support.virtual_network import NetworkedLoop, turns
 def test_there_is_room_for_so_many(
     limits: dict[str, int], why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.nameserver.route_table.NAMESERVER", replace(NAMESERVER, **limits))
+    monkeypatch.setattr("broker.nameserver.route_table.NAMESERVER", NAMESERVER._replace(**limits))
     tables = Tables()
     for _ in range(2):
         for number in (0, 1):
@@ -45,7 +44,7 @@ def test_there_is_room_for_so_many(
 def test_topics_are_counted_whether_a_table_is_added_or_replaces_another(
     term: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    few = replace(NAMESERVER, all_topics_max=3)
+    few = NAMESERVER._replace(all_topics_max=3)
     monkeypatch.setattr("broker.nameserver.route_table.NAMESERVER", few)
     tables = Tables()
     tables.join(0, N0, "A", "B", term=term, version=1)
@@ -214,7 +213,7 @@ async def test_key_values_have_limits(loop: NetworkedLoop) -> None:
 async def test_the_number_of_key_values_has_a_limit(
     loop: NetworkedLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    few = replace(NAMESERVER, key_values_max=1)
+    few = NAMESERVER._replace(key_values_max=1)
     monkeypatch.setattr("broker.nameserver.kv_config.NAMESERVER", few)
 
     await start(loop)
@@ -227,7 +226,7 @@ async def test_the_number_of_key_values_has_a_limit(
 async def test_so_many_answers_are_kept(
     loop: NetworkedLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    few = replace(NAMESERVER, routes_kept_max=2)
+    few = NAMESERVER._replace(routes_kept_max=2)
     monkeypatch.setattr("broker.nameserver.server.NAMESERVER", few)
     topics = ("T", "U", "V", "W")
 
@@ -247,12 +246,12 @@ async def test_so_many_bytes_of_answers_are_kept(
     tool = Tool(loop)
     await tool.register(table("T", "U", "V", "W"))
     answer = await tool.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "T"})
-    few = replace(NAMESERVER, routes_kept_bytes_max=2 * len(answer.body))
+    few = NAMESERVER._replace(routes_kept_bytes_max=2 * len(answer.body))
     monkeypatch.setattr("broker.nameserver.server.NAMESERVER", few)
     for topic in ("U", "V", "W", "T"):
         assert (await tool.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})).code == 0
         assert sum(map(len, nameserver._answers.values())) <= 2 * len(answer.body)
-    none = replace(NAMESERVER, routes_kept_bytes_max=len(answer.body) - 1)
+    none = NAMESERVER._replace(routes_kept_bytes_max=len(answer.body) - 1)
     monkeypatch.setattr("broker.nameserver.server.NAMESERVER", none)
     assert (await tool.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "U"})).code == 0
     assert not nameserver._answers

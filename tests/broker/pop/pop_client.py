@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 from broker.delivery.message_filter import message_filter
@@ -43,7 +42,7 @@ class Member:
         request = PopRequest(
             self.group, self.topic, queue, count, invisible_ms, deadline_ms, wanted
         )
-        return await self.pop.receive(replace(request, **changed))
+        return await self.pop.receive(request._replace(**changed))
 
     async def receive(self, count: int = 32, **changed: Any) -> tuple[PoppedMessage, ...]:
         result = await self.result(count, **changed)

@@ -7,7 +7,6 @@ letter without having been delivered.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,7 +24,7 @@ from tests.broker.pop.pop_client import Member, sent
 from tests.broker.single_broker import SingleBroker, running_broker
 from tests.support.virtual_network import NetworkedLoop
 
-LIMITS = replace(CONSUME, pop_bytes_max=3000)
+LIMITS = CONSUME._replace(pop_bytes_max=3000)
 
 
 @pytest.fixture(autouse=True)
@@ -99,7 +98,7 @@ async def test_a_queue_without_room_for_an_offset_takes_no_messages_of_others(
         member = Member(broker)
         assert len(await member.receive(1)) == 1
         offsets = broker.broker.context.machine.state.offset_count
-        monkeypatch.setattr(offset_quota, "STATE", replace(STATE, offsets_max=offsets))
+        monkeypatch.setattr(offset_quota, "STATE", STATE._replace(offsets_max=offsets))
         with pytest.raises(QuotaExceededError):
             await member.receive(queue=1)
         # Queue 0 is first, whose offset is there.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -331,7 +330,7 @@ async def test_expressions_of_requests_that_wait_fill_no_memory(
 ) -> None:
     await sent(broker, 0)
     member = Member(broker)
-    limits = replace(CONSUME, held_expressions_max=100)
+    limits = CONSUME._replace(held_expressions_max=100)
     monkeypatch.setattr(held_receives, "CONSUME", limits)
     for _ in range(2):
         waiting = asyncio.ensure_future(member.receive(hold=20, tags="a" * 60))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from prometheus_client import exposition
 
 from broker.limits import METRICS
 from broker.prometheus import catalog, text_page
@@ -28,6 +28,10 @@ async def page(site: Site) -> Page:
     assert b" 200 OK" in head.splitlines()[0]
     assert f"Content-Type: {CONTENT_TYPE}".encode() in head
     return Page.parse(body.decode())
+
+
+def test_the_content_type_is_that_of_the_client_library() -> None:
+    assert CONTENT_TYPE == exposition.CONTENT_TYPE_PLAIN_0_0_4
 
 
 async def test_what_came_in_and_went_out_is_told_by_topic_and_group(site: Site) -> None:
@@ -164,7 +168,7 @@ async def test_dead_letters_are_told_however_many_topics_there_are(
     loop: NetworkedLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There is an alert for them; a sum over all topics would not tell of any."""
-    few = replace(METRICS, topics_max=1)
+    few = METRICS._replace(topics_max=1)
     monkeypatch.setattr("broker.metrics.topic_metrics.METRICS", few)
 
     async with running_site(loop, tmp_path) as site:

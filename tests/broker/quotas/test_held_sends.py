@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from dataclasses import replace
 from unittest.mock import patch
 
 import pytest
@@ -35,7 +34,7 @@ async def test_a_client_of_grpc_beyond_its_quota_leaves_calls_to_others(
 ) -> None:
     await broker.create_topic("orders", queues=1)
     await set_quota(broker, "client.client-1=produceMessages=1")
-    small = replace(GRPC, calls_max=6, held_sends_max=3)
+    small = GRPC._replace(calls_max=6, held_sends_max=3)
     with patch.object(send_calls, "GRPC", small):
         async with service_of(broker) as service:
             service.service.dispatcher.budget.limits = small
@@ -60,7 +59,7 @@ async def test_a_client_of_grpc_beyond_its_quota_leaves_calls_to_others(
 
 
 @pytest.mark.parametrize(
-    "limits", [replace(HTTP, held_sends_max=2), replace(HTTP, held_bytes_max=19)]
+    "limits", [HTTP._replace(held_sends_max=2), HTTP._replace(held_bytes_max=19)]
 )
 async def test_a_client_of_http_beyond_its_quota_is_refused_when_many_wait(
     broker: SingleBroker, limits: HttpLimits

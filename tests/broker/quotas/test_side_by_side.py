@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from dataclasses import replace
 from functools import partial
 from unittest.mock import patch
 
@@ -208,7 +207,7 @@ async def test_receives_in_debt_count_as_held_ones(broker: SingleBroker) -> None
     await set_quota(broker, "topic.orders=consumeMessages=2")
     member = Member(broker)
     assert len(await member.receive(32)) == 32
-    with patch.object(held_receives, "CONSUME", replace(CONSUME, held_pulls_max=2)):
+    with patch.object(held_receives, "CONSUME", CONSUME._replace(held_pulls_max=2)):
         waiting = [asyncio.ensure_future(member.receive(8, hold=5)) for _ in range(5)]
         await asyncio.sleep(0.1)
         assert len(member.pop.held) == 2

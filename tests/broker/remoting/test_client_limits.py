@@ -90,7 +90,7 @@ async def test_groups_and_all_connections_have_a_limit_of_members(
     remark: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("broker.remoting.connected_clients.CLIENTS", replace(CLIENTS, **limits))
+    monkeypatch.setattr("broker.remoting.connected_clients.CLIENTS", CLIENTS._replace(**limits))
     first, second = RemotingClient(broker.loop), RemotingClient(broker.loop)
     for _ in range(2):
         answer = await beat(broker, first, consumers=["g0"], producers=["g1"])
@@ -226,7 +226,7 @@ class Told:
 
 
 def test_a_connection_has_its_share_of_held_pulls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.delivery.long_polling.CLIENTS", replace(CLIENTS, held_pulls_max=2))
+    monkeypatch.setattr("broker.delivery.long_polling.CLIENTS", CLIENTS._replace(held_pulls_max=2))
     loop = NetworkedLoop()
     holds = LongPolling(loop)
     one, other = connections(loop, 2)
@@ -244,7 +244,7 @@ def test_a_connection_has_its_share_of_held_pulls(monkeypatch: pytest.MonkeyPatc
 
 def test_what_held_pulls_want_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "broker.delivery.long_polling.CONSUME", replace(CONSUME, held_expressions_max=100)
+        "broker.delivery.long_polling.CONSUME", CONSUME._replace(held_expressions_max=100)
     )
     loop = NetworkedLoop()
     holds = LongPolling(loop)
@@ -284,7 +284,7 @@ async def test_a_held_pull_keeps_nothing_of_a_request_but_what_its_answer_needs(
 
 def test_what_is_counted_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "broker.metrics.topic_metrics.CLIENTS", replace(CLIENTS, topic_metrics_max=2)
+        "broker.metrics.topic_metrics.CLIENTS", CLIENTS._replace(topic_metrics_max=2)
     )
     meters = TopicMetrics(lambda: 1.0)
     for group in groups(5):

@@ -7,7 +7,12 @@ from pathlib import Path
 import pytest
 
 from broker.security.accounts import AccountError, check_access_key, check_secret_key
-from broker.security.cluster_secrets import read_cluster_secrets
+from broker.security.cluster_secrets import (
+    ClusterSecretError,
+    SealedKeyError,
+    parse_cluster_secrets,
+    read_cluster_secrets,
+)
 from broker.security.credentials import (
     ClientSecurity,
     Credentials,
@@ -15,12 +20,7 @@ from broker.security.credentials import (
     read_profile,
     security_from,
 )
-from broker.security.key_sealing import (
-    ClusterSecretError,
-    KeySealer,
-    SealedKeyError,
-    parse_cluster_secrets,
-)
+from broker.security.key_sealing import KeySealer
 from broker.security.tokens import TokenError, make_token, read_token
 from broker.security.white_list import WhiteListError, matches, split_white_list
 

@@ -8,7 +8,6 @@ import logging
 import string
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -71,8 +70,8 @@ async def test_a_broker_registers_with_every_nameserver_at_once(loop: NetworkedL
 async def test_a_leader_tells_who_is_left_of_its_group(loop: NetworkedLoop) -> None:
     server = await nameserver(loop)
     leader, removed = Member(loop), Member(loop)
-    leader.announcement = replace(LEADER, members=(N0,))
-    removed.announcement = replace(LEADER, address=N1, broker_id=2)
+    leader.announcement = LEADER._replace(members=(N0,))
+    removed.announcement = LEADER._replace(address=N1, broker_id=2)
     for member in (leader, removed):
         member.registrar.start()
         await turns(10)
@@ -120,11 +119,11 @@ async def test_only_what_nameservers_go_by_is_told_at_once(loop: NetworkedLoop) 
     seen = _count_registrations(server)
     for broker_id, change, told in cases:
         member = Member(loop)
-        member.announcement = replace(LEADER, broker_id=broker_id)
+        member.announcement = LEADER._replace(broker_id=broker_id)
         member.registrar.start()
         await turns(10)
         seen.clear()
-        member.announcement = replace(member.announcement, **change)
+        member.announcement = member.announcement._replace(**change)
         member.registrar.register_now()
         await turns(10)
         assert len(seen) == told, (broker_id, change)
@@ -151,8 +150,7 @@ async def test_a_new_topic_is_known_as_soon_as_the_broker_says_so(loop: Networke
     member = Member(loop)
     member.registrar.start()
     await turns(10)
-    member.announcement = replace(
-        LEADER,
+    member.announcement = LEADER._replace(
         data_version={"counter": 2, "timestamp": 6},
         topics={"T": TOPIC, "U": TOPIC},
     )
@@ -204,7 +202,7 @@ async def test_a_lost_connection_is_made_again_soon(loop: NetworkedLoop) -> None
 async def test_a_refused_leader_waits_for_its_next_turn(loop: NetworkedLoop) -> None:
     server = await nameserver(loop)
     new_leader, deposed = Member(loop), Member(loop)
-    new_leader.announcement = replace(LEADER, address=N1, term=4)
+    new_leader.announcement = LEADER._replace(address=N1, term=4)
     new_leader.registrar.start()
     await turns(10)
     deposed.registrar.start()
@@ -213,7 +211,7 @@ async def test_a_refused_leader_waits_for_its_next_turn(loop: NetworkedLoop) -> 
     assert deposed.registrar.states[FIRST] == (
         "refused: broker-a: a leader of term 4 is known, not 3 (request failed)"
     )
-    deposed.announcement = replace(LEADER, broker_id=1, term=4)
+    deposed.announcement = LEADER._replace(broker_id=1, term=4)
     deposed.registrar.register_now()
     await turns(10)
     info = server.routes.cluster_info()["brokerAddrTable"]
@@ -255,15 +253,15 @@ async def test_stopping_while_a_nameserver_is_silent_leaves_no_error_unseen(
 async def test_who_is_no_member_of_its_group_is_not_registered(loop: NetworkedLoop) -> None:
     server = await nameserver(loop)
     member = Member(loop)
-    member.announcement = replace(LEADER, broker_id=4, is_member=False)
+    member.announcement = LEADER._replace(broker_id=4, is_member=False)
     member.registrar.start()
     await asyncio.sleep(100)
     assert server.routes.cluster_info()["brokerAddrTable"] == {}
-    member.announcement = replace(LEADER, broker_id=4)  # it is added
+    member.announcement = LEADER._replace(broker_id=4)  # it is added
     member.registrar.register_now()
     await turns(10)
     assert server.routes.cluster_info()["brokerAddrTable"]["broker-a"]["brokerAddrs"] == {4: N0}
-    member.announcement = replace(LEADER, broker_id=4, is_member=False)  # and removed
+    member.announcement = LEADER._replace(broker_id=4, is_member=False)  # and removed
     member.registrar.register_now()
     await turns(10)
     assert server.routes.cluster_info()["brokerAddrTable"] == {}
@@ -300,7 +298,7 @@ async def test_a_group_with_more_topics_than_a_frame_holds_as_json_is_registered
     server = await nameserver(loop)
     member = Member(loop)
     topics = many_topics(60_000)
-    member.announcement = replace(LEADER, topics=topics)
+    member.announcement = LEADER._replace(topics=topics)
     assert len(encode_json(topics)) > FRAME_SIZE_MAX
     member.registrar.start()
     await asyncio.sleep(1)
@@ -318,7 +316,7 @@ async def test_a_group_with_more_topics_than_any_frame_holds_says_those_that_fit
 ) -> None:
     server = await nameserver(loop)
     member = Member(loop)
-    member.announcement = replace(LEADER, topics=many_topics(120_000))
+    member.announcement = LEADER._replace(topics=many_topics(120_000))
     with logged() as lines:
         member.registrar.start()
         await asyncio.sleep(1)
@@ -334,7 +332,7 @@ async def test_the_log_says_why_a_registration_is_refused(
 ) -> None:
     await nameserver(loop)
     member = Member(loop)
-    member.announcement = replace(LEADER, topics={"T": TOPIC | {"perm": "x"}})
+    member.announcement = LEADER._replace(topics={"T": TOPIC | {"perm": "x"}})
     with logged() as lines:
         member.registrar.start()
         await turns(10)
@@ -346,13 +344,13 @@ async def test_a_large_table_is_not_told_again_for_each_topic(loop: NetworkedLoo
     server = await nameserver(loop)
     member = Member(loop)
     topics = many_topics(10_000)
-    member.announcement = replace(LEADER, topics=topics)
+    member.announcement = LEADER._replace(topics=topics)
     member.registrar.start()
     await turns(10)
     seen = _count_registrations(server)
     for counter in range(2, 102):
-        member.announcement = replace(
-            LEADER, topics=dict(topics), data_version={"counter": counter, "timestamp": 5}
+        member.announcement = LEADER._replace(
+            topics=dict(topics), data_version={"counter": counter, "timestamp": 5}
         )
         member.registrar.register_now()
         await asyncio.sleep(0.001)

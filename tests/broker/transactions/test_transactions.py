@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -284,7 +283,7 @@ async def test_a_batch_may_not_hold_one(broker: SingleBroker) -> None:
 async def test_too_many_open_transactions_are_refused(
     loop: NetworkedLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    few = replace(STATE, transactions_max=1)
+    few = STATE._replace(transactions_max=1)
     monkeypatch.setattr("broker.ingest.ingest.STATE", few)
     assert STATE.transactions_max > 1
 
@@ -300,7 +299,7 @@ async def test_too_many_open_transactions_are_refused(
 async def test_transactions_that_begin_at_the_same_time_count_too(
     loop: NetworkedLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.ingest.ingest.STATE", replace(STATE, transactions_max=4))
+    monkeypatch.setattr("broker.ingest.ingest.STATE", STATE._replace(transactions_max=4))
 
     async with running_broker(loop, tmp_path, clock_runs=True) as broker:
         await broker.create_topic("orders")

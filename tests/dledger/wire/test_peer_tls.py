@@ -19,8 +19,7 @@ import uvloop
 from dledger.config import PeerLimits
 from dledger.raft.messages import AppendRequest, Heartbeat
 from dledger.wire.greeting import Greeting, pack_greeting
-from dledger.wire.peer_dialler import PeerSecurity
-from dledger.wire.peer_identity import Admission, PeerIdentity, identity_of
+from dledger.wire.peer_identity import Admission, PeerIdentity, PeerSecurity, identity_of
 from dledger.wire.peer_link import PATH
 from dledger.wire.revoked_certificates import FILE_BYTES_MAX, RevokedCertificates, read_serials
 from dledger.wire.tls_contexts import TlsContexts, TlsFiles

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +102,7 @@ async def test_a_pull_may_commit_the_end_of_what_is_proposed(broker: SingleBroke
 async def test_offsets_have_a_limit_and_known_ones_move_on(
     loop: NetworkedLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    few = replace(STATE, offsets_max=1)
+    few = STATE._replace(offsets_max=1)
     monkeypatch.setattr("broker.delivery.offset_quota.STATE", few)
 
     async with running_broker(loop, tmp_path) as broker:

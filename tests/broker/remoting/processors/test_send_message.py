@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -351,7 +350,7 @@ async def test_the_keys_of_a_message_have_a_limit_in_number_and_size(
 async def test_the_keys_of_a_batch_have_a_limit_for_all_messages_together(
     loop: NetworkedLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limits = replace(PRODUCE, batch_keys_max=4 * PRODUCE.keys_max)
+    limits = PRODUCE._replace(batch_keys_max=4 * PRODUCE.keys_max)
     monkeypatch.setattr("broker.ingest.batch_body.PRODUCE", limits)
 
     async with running_broker(loop, tmp_path) as broker:
