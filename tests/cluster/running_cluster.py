@@ -23,6 +23,7 @@ from broker.cli.local_cluster.readiness import wait_until_answering, wait_until_
 from broker.cluster_admin.admin_client import run_admin
 from broker.cluster_admin.cluster_view import GroupView, view_groups
 from broker.config.node_config import NodeConfig
+from tests.cluster.forked_commands import command_starter
 from tests.cluster.server_starter import server_starter
 from tests.support.free_ports import free_member
 
@@ -141,15 +142,7 @@ class RunningCluster:
         self, *arguments: str, stdin: str | None = None, code: int = 0
     ) -> subprocess.CompletedProcess[str]:
         """Runs a command against this cluster and checks its exit code."""
-        done = subprocess.run(
-            [sys.executable, "-m", "broker", *arguments],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=COMMAND_SECONDS,
-            env=self.environment,
-            check=False,
-        )
+        done = command_starter().run(arguments, self.environment, stdin or "", COMMAND_SECONDS)
         assert done.returncode == code, done.stderr + done.stdout
         return done
 
