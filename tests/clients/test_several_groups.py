@@ -49,9 +49,9 @@ class TwoGroups:
     def dledger(self, *arguments: str, stdin: str = "") -> str:
         """What a command prints that knows both NameServers."""
         environment = {"NAMESRV_ADDR": self.namesrv}
-        done = command_starter().run(arguments, environment, stdin, ENOUGH_SECONDS)
+        done = command_starter().run(arguments, environment, stdin.encode(), ENOUGH_SECONDS)
         assert done.returncode == 0, done.stderr
-        return done.stdout
+        return done.stdout.decode()
 
     def kill(self, group: str) -> None:
         assert end_processes([self.local.node(f"{group}/n0").process], kill=True)

@@ -54,13 +54,13 @@ class CommandStarter:
         self._lock = Lock()
 
     def run(
-        self, arguments: Sequence[str], environment: Mapping[str, str], text: str, timeout: float
-    ) -> subprocess.CompletedProcess[str]:
-        """Runs one command with ``text`` as its input, as ``subprocess.run`` does.
+        self, arguments: Sequence[str], environment: Mapping[str, str], given: bytes, timeout: float
+    ) -> subprocess.CompletedProcess[bytes]:
+        """Runs one command with ``given`` as its input, as ``subprocess.run`` does.
 
         Raises ``subprocess.TimeoutExpired`` if it still runs after ``timeout`` seconds.
         """
-        (its_input, given), (output, its_output), (errors, its_errors) = (
+        (its_input, inlet), (output, its_output), (errors, its_errors) = (
             os.pipe() for _ in range(STREAMS)
         )
         theirs = (its_input, its_output, its_errors)
@@ -73,7 +73,7 @@ class CommandStarter:
         for fd in theirs:
             os.close(fd)
         with ThreadPoolExecutor(STREAMS) as threads:
-            giving = threads.submit(_give, given, text)
+            giving = threads.submit(_give, inlet, given)
             found = [threads.submit(_take, fd) for fd in (output, errors)]
             in_time = _has_ended(pid, timeout)
             if not in_time:
@@ -104,17 +104,17 @@ def command_starter() -> CommandStarter:
     return starter
 
 
-def _give(fd: int, text: str) -> None:
+def _give(fd: int, data: bytes) -> None:
     """Writes all, unless the command takes no more."""
     try:
-        with open(fd, "w", encoding="utf-8") as stream:
-            stream.write(text)
+        with open(fd, "wb") as stream:
+            stream.write(data)
     except BrokenPipeError:
         pass
 
 
-def _take(fd: int) -> str:
-    with open(fd, encoding="utf-8") as stream:
+def _take(fd: int) -> bytes:
+    with open(fd, "rb") as stream:
         return stream.read()
 
 

@@ -144,8 +144,16 @@ class RunningCluster:
         self, *arguments: str, stdin: str | None = None, code: int = 0
     ) -> subprocess.CompletedProcess[str]:
         """Runs a command against this cluster and checks its exit code."""
-        done = command_starter().run(arguments, self.environment, stdin or "", COMMAND_SECONDS)
-        assert done.returncode == code, done.stderr + done.stdout
+        done = self.run(*arguments, stdin=(stdin or "").encode(), code=code)
+        stdout, stderr = done.stdout.decode(), done.stderr.decode()
+        return subprocess.CompletedProcess(done.args, done.returncode, stdout, stderr)
+
+    def run(
+        self, *arguments: str, stdin: bytes = b"", code: int = 0
+    ) -> subprocess.CompletedProcess[bytes]:
+        """As :meth:`dledger`, in bytes."""
+        done = command_starter().run(arguments, self.environment, stdin, COMMAND_SECONDS)
+        assert done.returncode == code, (done.stderr + done.stdout).decode(errors="replace")
         return done
 
     def popen(self, *arguments: str) -> subprocess.Popen[str]:
