@@ -1,9 +1,8 @@
 """Runs commands as forks of a process that has imported all of them.
 
-``python -m tests.cluster.forked_commands FD`` is that process. An interpreter that starts, and the
-imports of a command, take 0.2 s of CPU time, and tests run a thousand commands. A fork has streams,
-an environment and an end as after exec. A test cannot fork itself, as a worker of pytest has
-threads.
+``python -m tests.cluster.forked_commands FD`` is that process. An interpreter and the imports of a
+command take 0.2 s of CPU time, and tests run hundreds of commands. A fork has streams, an
+environment and an end as after exec. A test cannot fork itself, as a worker of pytest has threads.
 
 A request is one packet on the socket ``FD``: a JSON document with the arguments, the environment
 and the working directory, and the descriptors of the three streams. Its answer is the pid. A packet
