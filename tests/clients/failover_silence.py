@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO
 
+from broker.cli.local_cluster.managed_processes import execute
 from tests.clients.test_real_clients import INSTALLED, node_command, running
 from tests.cluster.running_cluster import RunningCluster, start_cluster
 
@@ -109,7 +110,7 @@ EVENTS: Mapping[str, Callable[[RunningCluster], None]] = {
 
 
 def main(directory: str, *clients: str) -> None:
-    cluster = start_cluster(Path(directory))
+    cluster = start_cluster(Path(directory), starter=execute)
     try:
         cluster.dledger("topic", "create", TOPIC, "--queues", "4")
         for client in clients or CLIENTS:

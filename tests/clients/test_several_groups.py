@@ -21,7 +21,9 @@ from broker.cluster_admin.admin_client import run_admin
 from broker.cluster_admin.cluster_view import view_groups
 from broker.remoting.protocol.codes import RequestCode
 from tests.clients.test_real_clients import lines_of, node_command
+from tests.cluster.forked_commands import command_starter
 from tests.cluster.running_cluster import SEGMENT_SIZE
+from tests.cluster.server_starter import start_server
 from tests.support.free_ports import free_member
 
 COUNT = 200
@@ -46,23 +48,16 @@ class TwoGroups:
 
     def dledger(self, *arguments: str, stdin: str = "") -> str:
         """What a command prints that knows both NameServers."""
-        done = subprocess.run(
-            [sys.executable, "-m", "broker", *arguments],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=ENOUGH_SECONDS,
-            env={"NAMESRV_ADDR": self.namesrv},
-            check=False,
-        )
+        environment = {"NAMESRV_ADDR": self.namesrv}
+        done = command_starter().run(arguments, environment, stdin.encode(), ENOUGH_SECONDS)
         assert done.returncode == 0, done.stderr
-        return done.stdout
+        return done.stdout.decode()
 
     def kill(self, group: str) -> None:
         assert end_processes([self.local.node(f"{group}/n0").process], kill=True)
 
     def start(self, group: str) -> None:
-        self.local.node(f"{group}/n0").process.start()
+        self.local.node(f"{group}/n0").process.start(start_server)
         wait_until_serving(self.local)
 
 
@@ -96,7 +91,7 @@ def groups(tmp_path: Path) -> Iterator[TwoGroups]:
         assert other.stdout is not None
         with closing(other.stdout):
             other.stdout.readline()
-            local.start()
+            local.start(start_server)
             wait_until_serving(local)
             yield TwoGroups(local, str(second))
     finally:
@@ -125,7 +120,7 @@ def test_a_dead_name_server_and_a_dead_group_do_not_stop_the_rest(
     assert [(node.node, node.role) for node in dead.nodes] == [("broker-b/n0", "down")]
     second = lines_of(node_command("produce", groups.namesrv, "orders", COUNT), tmp_path)
 
-    groups.local.namesrv_process.start()
+    groups.local.namesrv_process.start(start_server)
     groups.start("broker-b")
     consumed = lines_of(node_command("consume", groups.namesrv, "orders", "G", COUNT), tmp_path)
 

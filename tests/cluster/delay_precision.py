@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from broker.cli.local_cluster.managed_processes import execute
 from broker.client import Consumer, Message, Producer
 from broker.remoting.client import RemotingClient
 from broker.remoting.protocol.codes import RequestCode
@@ -135,7 +136,7 @@ async def measure(cluster: RunningCluster, group: str, count: int) -> dict[str, 
 
 
 def main(directory: str, count: int) -> None:
-    cluster = start_cluster(Path(directory) / "data", segment_size=64 << 20)
+    cluster = start_cluster(Path(directory) / "data", starter=execute, segment_size=64 << 20)
     seconds = count / PAIRS_PER_SECOND + WARM_UP_SECONDS + max(DELAYS_MS[1], TIMES_MS[-1]) / 1000
     try:
         cluster.dledger("topic", "create", TOPIC, "--queues", "4", "-c", "DefaultCluster")

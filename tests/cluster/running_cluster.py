@@ -17,13 +17,14 @@ import pytest
 
 from broker.cli.command_line import run_command
 from broker.cli.local_cluster.local_cluster import LocalCluster, design_cluster, open_cluster
-from broker.cli.local_cluster.managed_processes import Starter, end_processes, execute
+from broker.cli.local_cluster.managed_processes import Starter, end_processes
 from broker.cli.local_cluster.port_layout import Ports
 from broker.cli.local_cluster.readiness import wait_until_answering, wait_until_serving
 from broker.cluster_admin.admin_client import run_admin
 from broker.cluster_admin.cluster_view import GroupView, view_groups
 from broker.config.node_config import NodeConfig
-from tests.cluster.server_starter import server_starter
+from tests.cluster.forked_commands import command_starter
+from tests.cluster.server_starter import start_server
 from tests.support.free_ports import free_member
 
 T = TypeVar("T", str, bytes)
@@ -38,7 +39,9 @@ SEGMENT_SIZE = 8 << 20
 class RunningCluster:
     """One group of brokers and its NameServer. Names of nodes are short: n0, n1, n2."""
 
-    def __init__(self, local: LocalCluster) -> None:
+    def __init__(self, local: LocalCluster, starter: Starter = start_server) -> None:
+        """``starter`` starts processes again."""
+        self._starter = starter
         self._raft_log = local
         self.namesrv = str(local.namesrv)
         self.group = local.groups[0]
@@ -110,13 +113,13 @@ class RunningCluster:
 
     def start(self, node: str) -> None:
         """Starts the process, and does not wait for it."""
-        self._raft_log.node(node).process.start()
+        self._raft_log.node(node).process.start(self._starter)
 
     def restart_name_server(self) -> None:
         """Ends the NameServer's process, and starts it with the present settings."""
         assert end_processes([self._raft_log.namesrv_process], kill=False)
         self._raft_log.namesrv_process = open_cluster(self.directory).namesrv_process
-        self._raft_log.namesrv_process.start()
+        self._raft_log.namesrv_process.start(self._starter)
 
     def wait_until_answering(self, node: str) -> None:
         """Returns when the node answers requests."""
@@ -141,16 +144,16 @@ class RunningCluster:
         self, *arguments: str, stdin: str | None = None, code: int = 0
     ) -> subprocess.CompletedProcess[str]:
         """Runs a command against this cluster and checks its exit code."""
-        done = subprocess.run(
-            [sys.executable, "-m", "broker", *arguments],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=COMMAND_SECONDS,
-            env=self.environment,
-            check=False,
-        )
-        assert done.returncode == code, done.stderr + done.stdout
+        done = self.run(*arguments, stdin=(stdin or "").encode(), code=code)
+        stdout, stderr = done.stdout.decode(), done.stderr.decode()
+        return subprocess.CompletedProcess(done.args, done.returncode, stdout, stderr)
+
+    def run(
+        self, *arguments: str, stdin: bytes = b"", code: int = 0
+    ) -> subprocess.CompletedProcess[bytes]:
+        """As :meth:`dledger`, in bytes."""
+        done = command_starter().run(arguments, self.environment, stdin, COMMAND_SECONDS)
+        assert done.returncode == code, (done.stderr + done.stdout).decode(errors="replace")
         return done
 
     def popen(self, *arguments: str) -> subprocess.Popen[str]:
@@ -177,14 +180,14 @@ def start_cluster(
     nodes: int = 3,
     secured_peers: str = "off",
     tls: str = "permissive",
-    starter: Starter = execute,
+    starter: Starter = start_server,
     **settings: int | str,
 ) -> RunningCluster:
     """Starts a new cluster and waits until it serves; ``settings`` are of every ``node.toml``.
 
     ``secured``: with access control, ``tls`` on the ports of clients, and ``secured_peers`` is then
-    TLS between nodes. ``$DLEDGER_PROFILE`` must be :func:`admin_profile`. ``starter`` starts the
-    processes: with limits and variables of this one, unless it forks them.
+    TLS between nodes. ``$DLEDGER_PROFILE`` must be :func:`admin_profile`. ``starter`` is
+    ``execute`` where they need the limits of this process, or memory that they share with none.
     """
     design_cluster(directory, nodes=nodes, ports=Ports(0, 0, 0)).write()
     for path in directory.glob("*/*/node.toml"):
@@ -204,7 +207,7 @@ def start_cluster(
     except BaseException:  # Ctrl-C and pytest's own outcomes too: no process may stay behind
         local.stop()
         raise
-    return RunningCluster(local)
+    return RunningCluster(local, starter)
 
 
 def admin_profile(directory: Path) -> Path:
@@ -249,7 +252,7 @@ def free_address() -> str:
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[RunningCluster]:
     """A group of three that serves. Processes that still run at the end are stopped by pid."""
-    running = start_cluster(tmp_path / "data", starter=server_starter().start)
+    running = start_cluster(tmp_path / "data")
     yield running
     running.stop()
 
@@ -269,7 +272,7 @@ def secured_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runnin
 def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
     """A cluster for all tests of a module. They use topics of their own, and leave it running."""
     data = tmp_path_factory.mktemp("shared") / "data"
-    running = start_cluster(data, starter=server_starter().start)
+    running = start_cluster(data)
     yield running
     running.stop()
 

@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from functools import cache
+from threading import Lock
 from typing import Any, BinaryIO
 
 from broker.cli.command_line import COMMAND_LINE
@@ -39,6 +40,7 @@ class ServerStarter:
     """A starting process, until the tests end."""
 
     def __init__(self) -> None:
+        self._lock = Lock()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.cluster.server_starter"],
             stdin=subprocess.PIPE,
@@ -54,9 +56,10 @@ class ServerStarter:
         """The answer to one request."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(request).encode() + b"\n")
-        self._process.stdin.flush()
-        return json.loads(self._process.stdout.readline())
+        with self._lock:
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+            self._process.stdin.flush()
+            return json.loads(self._process.stdout.readline())
 
     def close(self) -> None:
         """Ends the process. Servers go on."""
@@ -69,6 +72,12 @@ def server_starter() -> ServerStarter:
     starter = ServerStarter()
     atexit.register(starter.close)
     return starter
+
+
+def start_server(arguments: Sequence[str], log: BinaryIO) -> Child:
+    """Starts a server as a fork; its output is appended to ``log``. It takes 0.5 s less of CPU time
+    than an interpreter of its own."""
+    return server_starter().start(arguments, log)
 
 
 def _serve() -> None:

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from broker.cli.local_cluster.managed_processes import execute
 from tests.cluster.running_cluster import RunningCluster, start_cluster
 
 SEGMENT = 16 << 20
@@ -49,6 +50,7 @@ def fill(cluster: RunningCluster, mib: int) -> None:
 def main(directory: str, mib: int, seconds: float) -> None:
     cluster = start_cluster(
         Path(directory) / "data",
+        starter=execute,
         segment_size=SEGMENT,
         checkpoint_seconds=1,
         log_size_max=mib << 20,

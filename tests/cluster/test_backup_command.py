@@ -20,6 +20,7 @@ from broker.cli.command_line import run_command
 from broker.cli.local_cluster.local_cluster import open_cluster
 from broker.cli.local_cluster.readiness import wait_until_serving
 from tests.cluster.running_cluster import SEGMENT_SIZE, RunningCluster, while_needed
+from tests.cluster.server_starter import start_server
 from tests.support.free_ports import free_member
 
 MOTO = Path(__file__).parents[2] / "build/clients/moto/bin/moto_server"
@@ -100,7 +101,7 @@ def test_backups_of_a_cluster_at_work_are_incremental_and_come_back(
         ports = ("--namesrv-port", "0", "--port", "0", "--http-port", "0")
         run("restore", s3, "--backup", backup, "--to", str(target), "--nodes", "1", *ports)
         local = open_cluster(target)
-        local.start()
+        local.start(start_server)
         try:
             wait_until_serving(local)
             found = messages(RunningCluster(local))

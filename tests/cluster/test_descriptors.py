@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from broker.cli.local_cluster.local_cluster import design_cluster, open_cluster
+from broker.cli.local_cluster.managed_processes import execute
 from broker.cli.local_cluster.port_layout import Ports
 from tests.cluster.running_cluster import RunningCluster, start_cluster, while_needed
 
@@ -59,7 +60,7 @@ def limited(tmp_path: Path) -> Iterator[RunningCluster]:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[RunningCluster]:
-    running = start_cluster(tmp_path / "data", **SETTINGS)
+    running = start_cluster(tmp_path / "data", starter=execute, **SETTINGS)
     yield running
     running.stop()
 

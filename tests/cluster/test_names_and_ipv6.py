@@ -17,6 +17,7 @@ from broker.cli.local_cluster.local_cluster import LocalCluster, design_cluster,
 from broker.cli.local_cluster.port_layout import Ports
 from broker.cli.local_cluster.readiness import wait_until_serving
 from tests.cluster.running_cluster import RunningCluster, admin_profile
+from tests.cluster.server_starter import start_server
 
 LOOPBACK_V6 = "0" * 31 + "1"
 INTERFACES = Path("/proc/net/if_inet6")
@@ -49,7 +50,7 @@ def written(directory: Path, hosts: dict[str, str]) -> dict[str, Path]:
 def running(directory: Path) -> Iterator[RunningCluster]:
     local: LocalCluster = open_cluster(directory)
     try:
-        local.start()
+        local.start(start_server)
         wait_until_serving(local)
         yield RunningCluster(local)
     finally:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from broker.bench.process_usage import cpu_seconds
+from broker.cli.local_cluster.managed_processes import execute
 from broker.remoting.client import RemotingClient
 from broker.remoting.protocol.codes import RequestCode
 from broker.remoting.protocol.frame import encode_request
@@ -33,7 +34,7 @@ PATIENCE = 120.0
 @pytest.fixture
 def lone(tmp_path: Path) -> Iterator[RunningCluster]:
     """A group of one."""
-    running = start_cluster(tmp_path / "data", nodes=1)
+    running = start_cluster(tmp_path / "data", nodes=1, starter=execute)
     yield running
     running.stop()
 

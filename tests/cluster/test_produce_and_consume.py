@@ -41,15 +41,7 @@ def command(cluster: RunningCluster, *arguments: str) -> Command:
 
 
 def run(cluster: RunningCluster, *arguments: str, stdin: bytes = b"", code: int = 0) -> bytes:
-    done = subprocess.run(
-        **command(cluster, *arguments),
-        input=stdin,
-        capture_output=True,
-        timeout=COMMAND_SECONDS,
-        check=False,
-    )
-    assert done.returncode == code, done.stderr
-    return done.stdout
+    return cluster.run(*arguments, stdin=stdin, code=code).stdout
 
 
 def consume(cluster: RunningCluster, topic: str, *options: str, group: str = "g") -> list[bytes]:

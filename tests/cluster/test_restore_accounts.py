@@ -8,6 +8,7 @@ from pathlib import Path
 from broker.cli.local_cluster.local_cluster import open_cluster
 from broker.cli.local_cluster.readiness import wait_until_serving
 from tests.cluster.running_cluster import RunningCluster, secured_cluster
+from tests.cluster.server_starter import start_server
 
 __all__ = ["secured_cluster"]
 
@@ -35,7 +36,7 @@ def test_accounts_and_their_keys_are_restored(
     (target / "namesrv" / "namesrv.toml").write_text(section)
     local = open_cluster(target)
     try:
-        local.start()
+        local.start(start_server)
         wait_until_serving(local)
         restored = RunningCluster(local)
         assert restored.ask("security", "user", "list") == expected

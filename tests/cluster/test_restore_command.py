@@ -13,6 +13,7 @@ import pytest
 from broker.cli.local_cluster.local_cluster import open_cluster
 from broker.cli.local_cluster.readiness import wait_until_serving
 from tests.cluster.running_cluster import RunningCluster, while_needed
+from tests.cluster.server_starter import start_server
 
 PORTS = ("--namesrv-port", "0", "--port", "0", "--http-port", "0")
 MESSAGES = 300
@@ -25,7 +26,7 @@ def started() -> Iterator[Any]:
 
     def start(directory: Path) -> RunningCluster:
         local = open_cluster(directory)
-        local.start()
+        local.start(start_server)
         clusters.append(local)
         wait_until_serving(local)
         return RunningCluster(local)

@@ -12,6 +12,7 @@ from broker.cli.local_cluster.local_cluster import design_cluster, open_cluster
 from broker.cli.local_cluster.port_layout import Ports
 from broker.cli.local_cluster.readiness import wait_until_serving
 from tests.cluster.running_cluster import SEGMENT_SIZE, RunningCluster
+from tests.cluster.server_starter import start_server
 
 MOVE = ("topic", "move", "orders", "--from", "broker-a", "--to", "broker-b", "--settle", "0.1")
 
@@ -30,7 +31,7 @@ def two_groups(tmp_path: Path) -> Iterator[RunningCluster]:
         path.write_text(text)
     local = open_cluster(tmp_path)
     try:
-        local.start()
+        local.start(start_server)
         wait_until_serving(local)
         yield RunningCluster(local)
     finally:

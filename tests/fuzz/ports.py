@@ -18,6 +18,7 @@ from typing import Any
 import orjson
 
 from broker.certificates.security_directory import init_directory
+from broker.cli.local_cluster.managed_processes import execute
 from broker.cli.terminal.options import DEFAULT_CLUSTER
 from broker.config.security_config import SecurityFiles
 from broker.remoting.client import RemotingClient
@@ -136,7 +137,7 @@ def servers(directory: Path, *, secured: bool) -> Iterator[RunningCluster]:
     before = os.environ.get("DLEDGER_PROFILE")
     if secured:
         os.environ["DLEDGER_PROFILE"] = str(profile)
-    cluster = start_cluster(directory, secured, nodes=1, secured_peers="enforcing")
+    cluster = start_cluster(directory, secured, nodes=1, secured_peers="enforcing", starter=execute)
     try:
         yield cluster
     finally:

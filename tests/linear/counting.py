@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sized
+from functools import cache
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -24,6 +25,9 @@ INSTRUMENTED = ("broker", "dledger", "store", "tomllib", "tests.linear.samples")
 
 _COPIED = (bytes, bytearray, str, list, tuple, dict, set, frozenset)
 _TEXT = (bytes, bytearray, str)
+_IMMUTABLE = (bytes, str, tuple, int)
+_SEARCHED_WHOLE = (bytes, bytearray, str, list, tuple, memoryview)
+_WRITTEN_IN_PYTHON = (FunctionType, MethodType)
 _SEARCHES = frozenset(("find", "index", "rfind", "rindex", "count"))
 _CONSTANT = frozenset(
     (
@@ -69,6 +73,7 @@ _CONSTANT = frozenset(
 )
 
 
+@cache
 def is_instrumented(module: str | None) -> bool:
     """Whether the steps within a module are counted."""
     return module is not None and any(
@@ -113,7 +118,7 @@ class Steps:
 
     def grown(self, value: object) -> None:
         """The steps of ``+=``: an immutable value was copied."""
-        self.count += 1 + (_size(value) if isinstance(value, bytes | str | tuple | int) else 0)
+        self.count += 1 + (_size(value) if isinstance(value, _IMMUTABLE) else 0)
 
     def cut(self, value: object) -> None:
         """The steps of ``del`` of an element or a slice: what follows in a list is moved."""
@@ -130,7 +135,7 @@ class Steps:
         return one != other
 
     def contains(self, container: Any, one: Any) -> Any:
-        whole = isinstance(container, bytes | bytearray | str | list | tuple | memoryview)
+        whole = isinstance(container, _SEARCHED_WHOLE)
         self.count += 1 + _size(container if whole else one)
         return one in container
 
@@ -163,7 +168,7 @@ _AS_FOUND = -1
 
 def _cost_of(function: Callable[..., Any], args: tuple[Any, ...]) -> int | None:
     """The steps for the arguments of a call; None if its steps are counted within."""
-    if isinstance(function, FunctionType | MethodType):
+    if isinstance(function, _WRITTEN_IN_PYTHON):
         return None if is_instrumented(function.__module__) else sum(map(_size, args))
     owner = getattr(function, "__self__", None)
     name = getattr(function, "__name__", "")

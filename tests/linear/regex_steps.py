@@ -28,7 +28,15 @@ def regex_steps(pattern: re.Pattern[Any], method: str, args: Sequence[Any]) -> i
     text = args[1] if method in {"sub", "subn"} else args[0]
     bounds = [arg for arg in args[1:3] if isinstance(arg, int)] if args[0] is text else []
     start = bounds[0] if bounds else 0
-    run = _Run(text, bounds[1] if len(bounds) > 1 else len(text))
+    end = bounds[1] if len(bounds) > 1 else len(text)
+    # Decoders of one language are given the same inputs.
+    count = _steps if isinstance(text, bytes | str) else _steps.__wrapped__
+    return count(pattern, method, text, start, end)
+
+
+@lru_cache(maxsize=1 << 16)
+def _steps(pattern: re.Pattern[Any], method: str, text: Any, start: int, end: int) -> int:
+    run = _Run(text, end)
     if method in _EVERYWHERE:
         while start <= run.end:
             found = run.first(pattern, start)

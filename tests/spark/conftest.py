@@ -15,12 +15,16 @@ import spark
 from tests.spark.snapshots import write_group
 
 ROOT = str(Path(__file__).parents[2])
+SHORT_LIVED = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+"""The environment of a JVM that runs for a minute: the second compiler, and threads that collect
+garbage, take a third of its CPU time and never give it back."""
 
 
 @pytest.fixture(scope="session")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session with two executor processes of one core each, as on a cluster of two machines."""
-    settings = {"PYTHONPATH": ROOT, "SPARK_WORKER_DIR": str(tmp_path_factory.mktemp("workers"))}
+    workers = str(tmp_path_factory.mktemp("workers"))
+    settings = {"PYTHONPATH": ROOT, "SPARK_WORKER_DIR": workers, **SHORT_LIVED}
     interrupt = signal.getsignal(signal.SIGINT)
     with mock.patch.dict(os.environ, settings):
         spark.use_java()

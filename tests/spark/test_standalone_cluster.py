@@ -22,7 +22,7 @@ import spark
 from spark.cli import main
 from spark.errors import JavaError
 from spark.package import PACKAGES
-from tests.spark.conftest import ROOT
+from tests.spark.conftest import ROOT, SHORT_LIVED
 from tests.spark.snapshots import ENTRIES, NODES, flip
 
 HOME = os.path.dirname(pyspark.__file__)
@@ -60,6 +60,7 @@ with open_session(None) as session:
 def environment(tmp_path: Path) -> dict[str, str]:
     """That of the cluster's processes: a Python that does not know of an installed project."""
     found = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "SPARK_LOCAL_IP": "127.0.0.1"}
+    found |= SHORT_LIVED
     if "JAVA_HOME" in os.environ:
         found["JAVA_HOME"] = os.environ["JAVA_HOME"]
     try:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.spark.conftest import SHORT_LIVED
 from tests.spark.snapshots import NODES, flip
 
 ROOT = Path(__file__).parents[2]
@@ -29,7 +30,7 @@ def run(command: list[str], **environment: str) -> subprocess.CompletedProcess[s
     """In an empty directory: what lies in the working directory goes before other packages."""
     return subprocess.run(
         command,
-        env=environment,
+        env={**SHORT_LIVED, **environment},
         cwd=environment["HOME"],
         check=False,
         capture_output=True,

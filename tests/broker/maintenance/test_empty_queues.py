@@ -7,7 +7,7 @@ from crc32c import crc32c
 
 from broker.maintenance.queue_blocks_check import QueueBlocksCheck
 from store.state.machine_state import decode_machine_state
-from tests.broker.maintenance.test_derived_files_check import restored
+from tests.broker.maintenance.started_replicas import restored
 
 
 @pytest.mark.parametrize("damage", ["unreadable", "lost", ""])

@@ -14,8 +14,8 @@ from store.errors import DamagedError
 from store.recovery.opening import StoreConfig
 from store.recovery.recovery import Recovery
 from store.replica import ReplicaStore
+from tests.dledger.node.repaired_replicas import COUNT, damaged_replica, repair
 from tests.dledger.node.test_lost_last_entry import KNOWN, path_of
-from tests.dledger.node.test_recovering_node import COUNT, damaged_replica, repair
 from tests.store.small_logs import (
     CONFIG,
     DIRECTORY,

@@ -8,7 +8,7 @@ from random import Random
 from simulator.engine.disk import SimulatedFileSystem
 from store.log.entry import Entry
 from store.log.layout import segment_name, segment_start
-from tests.dledger.node.test_recovering_node import COUNT, repair
+from tests.dledger.node.repaired_replicas import COUNT, repair
 from tests.store.small_logs import CONFIG, DIRECTORY, Writer, open_store, save_mark
 
 KNOWN = 30

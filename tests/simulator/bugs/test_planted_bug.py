@@ -20,9 +20,29 @@ QUICK_SEEDS = 20
 QUICK = [bug for bug in BUGS if bug.seeds <= QUICK_SEEDS]
 
 
+@pytest.fixture(scope="module")
+def page() -> str:
+    """The table of ``docs/planted-bugs.md``."""
+    text = (Path(__file__).parents[3] / "docs" / "planted-bugs.md").read_text(encoding="utf-8")
+    (told,) = re.findall(r"<!-- planted bugs -->\n(.*)\n\Z", text, re.DOTALL)
+    return str(told)
+
+
+def seeds_of(page: str) -> dict[str, int]:
+    """The seed that has found each bug."""
+    return {id_: int(seed) for id_, seed in re.findall(r"^\| (\w+) \|.* (\d+) of ", page, re.M)}
+
+
 @pytest.mark.minutes
 @pytest.mark.parametrize("bug", QUICK, ids=[bug.id for bug in QUICK])
-def test_a_planted_bug_is_found_by_the_right_check(bug: Bug) -> None:
+def test_a_planted_bug_is_found_by_the_right_check(bug: Bug, page: str) -> None:
+    """The seed of the page comes first, as those before it mostly find nothing."""
+    seed = seeds_of(page)[bug.id]
+    assert 1 <= seed <= bug.seeds
+    with planted(bug):
+        violation = bug.of(seed).play().violation
+    if violation is not None and bug.explains(violation):
+        return
     finding = look_for(bug)
     assert finding.seed is not None, f"no check said {bug.says!r}; instead: {finding.others}"
 
@@ -35,12 +55,10 @@ def test_every_bug_has_an_id_of_its_own_and_says_what_it_takes_out() -> None:
     assert len(BUGS) >= 30
 
 
-def test_the_page_of_planted_bugs_has_the_table_that_the_code_prints() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "planted-bugs.md").read_text(encoding="utf-8")
-    (told,) = re.findall(r"<!-- planted bugs -->\n(.*)\n\Z", page, re.DOTALL)
-    seeds = {id_: int(seed) for id_, seed in re.findall(r"^\| (\w+) \|.* (\d+) of ", told, re.M)}
+def test_the_page_of_planted_bugs_has_the_table_that_the_code_prints(page: str) -> None:
+    seeds = seeds_of(page)
     assert [bug.id for bug in BUGS if not 1 <= seeds.get(bug.id, 0) <= bug.seeds] == []
-    assert told == table([Finding(bug, seeds[bug.id], 0, "", ()) for bug in BUGS])
+    assert page == table([Finding(bug, seeds[bug.id], 0, "", ()) for bug in BUGS])
 
 
 def test_a_bug_that_no_check_can_see_is_not_found() -> None:

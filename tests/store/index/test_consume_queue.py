@@ -1,140 +1,34 @@
-"""ConsumeQueues against a list in memory: through flushes, restarts, crashes and expiry."""
+"""ConsumeQueues: their rows on disk, what a start keeps of them, damage, and expiry."""
 
 from __future__ import annotations
 
 import errno
-import random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from simulator.engine.disk import Fault, SimulatedFileSystem
 from store.errors import DamagedError, StoreError
-from store.index.block_seals import ROW_SIZE, SEAL_SUFFIX
-from store.index.consume_queue import ConsumeQueue
-from store.index.consume_queues import BARRIER_QUEUES, ConsumeQueues
+from store.index.block_seals import ROW_SIZE
 from store.index.queue_rows import OpenFiles
-from store.message.batch import QUEUE_ROW
+from tests.store.index.small_queues import (
+    DIRECTORY,
+    QUEUE,
+    flush,
+    flushed,
+    queues_on,
+    read_all,
+    row,
+    row_files,
+    rows,
+)
 from tests.store.small_logs import simulated
-from tests.support.search_effort import searching
-
-ROWS_PER_FILE = 4
-DIRECTORY = "/data/consumequeue"
-QUEUE = f"{DIRECTORY}/orders/0"
-SIZE = 100
-
-
-def row(number: int) -> bytes:
-    """The row of the message with that offset: positions grow with offsets."""
-    return QUEUE_ROW.pack(1000 + 10 * number, SIZE, number % 3)
-
-
-def rows(first: int, count: int) -> bytes:
-    return b"".join(row(number) for number in range(first, first + count))
-
-
-def row_files(fs: SimulatedFileSystem) -> list[str]:
-    return [path for path in fs.files() if path.startswith(QUEUE) and SEAL_SUFFIX not in path]
-
-
-def queues_on(fs: SimulatedFileSystem, open_max: int = 2) -> ConsumeQueues:
-    return ConsumeQueues(fs, DIRECTORY, rows_per_file=ROWS_PER_FILE, open_max=open_max)
-
-
-def flush(queues: ConsumeQueues) -> None:
-    job = queues.begin_flush()
-    if job is not None:
-        job.run()
-        job.finish()
-
-
-def read_all(queue: ConsumeQueue) -> bytes:
-    found = b""
-    while part := queue.read(queue.first_offset + len(found) // ROW_SIZE, 3):
-        found += part
-    assert queue.read(queue.first_offset, 1 << 20) == found, "at once, too"
-    return found
-
-
-class QueueLife(RuleBasedStateMachine):
-    """One queue beside the numbers it should hold; a checkpoint is what a restart goes back to."""
-
-    @initialize(seed=st.integers(0, 2**32))
-    def begin(self, seed: int) -> None:
-        self.fs = simulated(seed)
-        self.rng = random.Random(seed)
-        self.queues = queues_on(self.fs)
-        self.queues.restore(())
-        self.first, self.end = 0, 0
-        self.saved: list[tuple[str, int, int, int]] = []
-        self.released = 0
-
-    def queue(self) -> ConsumeQueue:
-        return self.queues.get_or_create("orders", 0)
-
-    @rule(count=st.integers(1, 9))
-    def append(self, count: int) -> None:
-        self.queue().append(self.end, rows(self.end, count))
-        self.end += count
-
-    @rule()
-    def checkpoint(self) -> None:
-        self.saved = self.queues.lengths()
-        flush(self.queues)
-        self.released = self.first
-
-    @rule()
-    def flush_without_a_checkpoint(self) -> None:
-        flush(self.queues)
-
-    @rule(share=st.floats(0, 1))
-    def forget(self, share: float) -> None:
-        """As a command to expire does; files go when the checkpoint is behind it."""
-        position = 1000 + round(10 * (self.first + share * (self.end - self.first)))
-        queue = self.queue()
-        queue.first_offset = queue.offset_at(position)
-        self.first = max(self.first, -(-(position - 1000) // 10))
-        queue.release(self.released)
-
-    @rule()
-    def lose_power(self) -> None:
-        self.fs.power_loss()
-        self.restart()
-
-    @rule()
-    def die(self) -> None:
-        self.fs.crash()
-        self.restart()
-
-    def restart(self) -> None:
-        self.queues = queues_on(self.fs)
-        self.queues.restore(self.saved)
-        self.first, self.end = self.saved[0][2:] if self.saved else (0, 0)
-
-    @invariant()
-    def holds_what_was_appended(self) -> None:
-        queue = self.queue()
-        assert (queue.first_offset, queue.end_offset) == (self.first, self.end)
-        assert read_all(queue) == rows(self.first, self.end - self.first)
-
-
-TestQueueLife = QueueLife.TestCase
-TestQueueLife.settings = searching(60, 25)
 
 
 @pytest.fixture
 def fs() -> SimulatedFileSystem:
     return simulated()
-
-
-def flushed(fs: SimulatedFileSystem, count: int) -> ConsumeQueues:
-    """Queue 0 of topic orders with that many rows, all on disk."""
-    queues = queues_on(fs)
-    queues.get_or_create("orders", 0).append(0, rows(0, count))
-    flush(queues)
-    return queues
 
 
 def test_rows_lie_where_the_format_says(fs: SimulatedFileSystem) -> None:
@@ -152,27 +46,6 @@ def test_rows_that_leave_a_gap_are_refused(fs: SimulatedFileSystem) -> None:
             queue.append(offset, rows(offset, 1))
     with pytest.raises(StoreError):
         queue.append(2, rows(2, 1)[:-1])
-
-
-def test_rows_appended_during_a_flush_stay_in_memory(fs: SimulatedFileSystem) -> None:
-    queue = queues_on(fs).get_or_create("orders", 0)
-    queue.append(0, rows(0, 3))
-    job = queue.begin_flush()
-    assert job is not None
-    queue.append(3, rows(3, 3))
-    job.run()
-    assert read_all(queue) == rows(0, 6)
-    job.finish()
-    assert read_all(queue) == rows(0, 6)
-    assert (queue.flushed_end, queue.end_offset) == (3, 6)
-
-
-def test_nothing_to_flush_is_no_job(fs: SimulatedFileSystem) -> None:
-    queues = flushed(fs, 3)
-    assert queues.begin_flush() is None
-    queue = queues.get("orders", 0)
-    assert queue is not None
-    assert queue.begin_flush() is None
 
 
 @given(st.integers(0, 12), st.integers(0, 12), st.binary(max_size=50))
@@ -334,93 +207,3 @@ def test_a_deleted_topic_is_gone_with_its_files(fs: SimulatedFileSystem) -> None
     queues.delete("orders")
     assert queues.get("orders", 0) is None
     assert [path for path in fs.files() if path.startswith(QUEUE)] == []
-
-
-# --- search by time
-
-
-def slow_search(times: list[int], first: int, timestamp: int) -> int:
-    """What RocketMQ 4.9 answers, told the long way. Offsets begin at ``first``."""
-    if not times:
-        return 0
-    exact = [offset for offset, time in enumerate(times, first) if time == timestamp]
-    if exact:
-        return exact[0]
-    later = [offset for offset, time in enumerate(times, first) if time > timestamp]
-    if not later:
-        return first + len(times) - 1
-    if later[0] == first:
-        return first
-    before, after = times[later[0] - 1 - first], times[later[0] - first]
-    return later[0] if after - timestamp < timestamp - before else later[0] - 1
-
-
-@searching(300)
-@given(
-    st.lists(st.integers(0, 30), max_size=12).map(sorted),
-    st.integers(0, 5),
-    st.integers(-2, 32),
-)
-def test_the_search_by_time_agrees_with_looking_at_every_message(
-    times: list[int], expired: int, timestamp: int
-) -> None:
-    queues = queues_on(simulated())
-    queue = queues.get_or_create("orders", 0)
-    queue.append(0, rows(0, len(times)))
-    flush(queues)
-    queue.first_offset = first = min(expired, len(times))
-
-    def store_time(position: int, size: int) -> int:
-        assert size == SIZE
-        return times[(position - 1000) // 10]
-
-    assert queue.search_time(timestamp, store_time) == slow_search(times[first:], first, timestamp)
-
-
-@pytest.mark.parametrize("count", [BARRIER_QUEUES - 1, BARRIER_QUEUES, 300])
-def test_queues_are_durable_after_a_flush_however_many_they_are(count: int) -> None:
-    fs = simulated(7)
-    queues = queues_on(fs)
-    for queue_id in range(count):
-        queues.get_or_create("orders", queue_id).append(0, rows(0, ROWS_PER_FILE + 1))
-    lengths = queues.lengths()
-    syncs: list[str] = []
-    fs.on_call = lambda operation, _path: syncs.append(operation) if "sync" in operation else None
-    flush(queues)
-    assert len(syncs) <= 4 * BARRIER_QUEUES
-    fs.on_call = None
-    fs.power_loss(keep=0)
-    again = queues_on(fs)
-    again.restore(lengths)
-    for _, _, queue in again.all():
-        assert read_all(queue) == rows(0, ROWS_PER_FILE + 1)
-
-
-def test_a_file_that_a_dead_process_has_left_is_durable_after_the_next_flush() -> None:
-    fs = simulated(7)
-    queues = queues_on(fs)
-    queues.get_or_create("orders", 0).append(0, rows(0, 2))
-    fs.inject(Fault(1, operations=("sync_directory",)))
-    with pytest.raises(OSError, match="Input/output"):
-        flush(queues)
-    fs.crash()
-    again = queues_on(fs)
-    again.get_or_create("orders", 0).append(0, rows(0, 2))
-    flush(again)
-    fs.power_loss(keep=0)
-    assert row_files(fs)
-
-
-def test_a_directory_is_synced_once_by_a_process() -> None:
-    fs = simulated(7)
-    queues = queues_on(fs)
-    queue = queues.get_or_create("orders", 0)
-    queue.append(0, rows(0, 1))
-    flush(queues)
-    queue.append(1, rows(1, 1))
-    synced: list[str] = []
-    fs.on_call = lambda operation, path: (
-        synced.append(path) if operation == "sync_directory" else None
-    )
-    flush(queues)
-    assert QUEUE not in synced

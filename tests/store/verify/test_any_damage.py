@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgpack
 import pytest
@@ -53,15 +53,23 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.fixture(scope="module")
-def scratch(whole: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
-    """Gives fresh copies of the replicas, one after the other."""
-    root = tmp_path_factory.mktemp("altered")
+Scratch: TypeAlias = Callable[[str], Path]
 
-    def copied() -> Path:
-        shutil.rmtree(root)
-        shutil.copytree(whole, root)
-        return root / GROUP
+
+@pytest.fixture(scope="module")
+def scratch(whole: Path, tmp_path_factory: pytest.TempPathFactory) -> Scratch:
+    """Gives a group of replicas that are whole, time after time. Only the named node may be
+    altered: the others are not copied again."""
+    group = tmp_path_factory.mktemp("altered") / GROUP
+    shutil.copytree(whole / GROUP, group)
+    altered: list[str] = []
+
+    def copied(node: str) -> Path:
+        for each in altered:
+            shutil.rmtree(group / each)
+            shutil.copytree(whole / GROUP / each, group / each)
+        altered[:] = [node]
+        return group
 
     return copied
 
@@ -108,17 +116,17 @@ def told_of(group: Path, node: str) -> list[Finding]:
     return found
 
 
-def test_whole_replicas_have_no_finding(scratch: Callable[[], Path]) -> None:
-    assert check(scratch()) == []
+def test_whole_replicas_have_no_finding(whole: Path) -> None:
+    assert check(whole / GROUP) == []
 
 
 @pytest.mark.parametrize("what", UNREADABLE)
 @pytest.mark.parametrize("node", ["n0", "n1"])
 def test_each_file_that_cannot_be_read_is_told_by_its_name(
-    what: str, node: str, scratch: Callable[[], Path], whole: Path
+    what: str, node: str, scratch: Scratch, whole: Path
 ) -> None:
     for name in names(whole / GROUP / node):
-        group = scratch()
+        group = scratch(node)
         path = group / node / name
         if path.is_dir() and what == "a directory":
             continue
@@ -132,11 +140,11 @@ def test_each_file_that_cannot_be_read_is_told_by_its_name(
 
 
 def test_what_is_left_out_is_told_but_for_what_does_not_matter(
-    scratch: Callable[[], Path], whole: Path
+    scratch: Scratch, whole: Path
 ) -> None:
     for node in ("n0", "n1"):
         for name in names(whole / GROUP / node):
-            group = scratch()
+            group = scratch(node)
             REPLACEMENTS["nothing"](group / node / name)
             found = told_of(group, node)
             harmless = name in INDIFFERENT or (node, name) == ("n0", NEWEST) or SEAL_SUFFIX in name
@@ -261,9 +269,9 @@ NONSENSE: dict[str, tuple[str, st.SearchStrategy[Any], Callable[[Path, Any], Non
 @searching(80)
 @given(altered=alterations(), node=st.sampled_from(["n1", "n2"]))
 def test_nonsense_behind_right_checksums_is_told(
-    altered: tuple[str, Callable[[Path], None]], node: str, scratch: Callable[[], Path]
+    altered: tuple[str, Callable[[Path], None]], node: str, scratch: Scratch
 ) -> None:
-    group = scratch()
+    group = scratch(node)
     _what, alter = altered
     alter(group / node)
     found = check(group, exact=False)
@@ -278,9 +286,9 @@ def test_nonsense_behind_right_checksums_is_told(
     node=st.sampled_from(NODES),
 )
 def test_anything_in_the_place_of_a_file_leaves_the_others_blameless(
-    place: int, what: str, node: str, scratch: Callable[[], Path], whole: Path
+    place: int, what: str, node: str, scratch: Scratch, whole: Path
 ) -> None:
-    group = scratch()
+    group = scratch(node)
     files = [name for name in names(group / node) if (group / node / name).is_file()]
     REPLACEMENTS[what](group / node / files[place % len(files)])
     told_of(group, node)

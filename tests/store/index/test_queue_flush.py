@@ -1,0 +1,94 @@
+"""What a flush of ConsumeQueues makes durable."""
+
+from __future__ import annotations
+
+import pytest
+
+from simulator.engine.disk import Fault, SimulatedFileSystem
+from store.index.consume_queues import BARRIER_QUEUES
+from tests.store.index.small_queues import (
+    QUEUE,
+    ROWS_PER_FILE,
+    flush,
+    flushed,
+    queues_on,
+    read_all,
+    row_files,
+    rows,
+)
+from tests.store.small_logs import simulated
+
+
+@pytest.fixture
+def fs() -> SimulatedFileSystem:
+    return simulated()
+
+
+def test_rows_appended_during_a_flush_stay_in_memory(fs: SimulatedFileSystem) -> None:
+    queue = queues_on(fs).get_or_create("orders", 0)
+    queue.append(0, rows(0, 3))
+    job = queue.begin_flush()
+    assert job is not None
+    queue.append(3, rows(3, 3))
+    job.run()
+    assert read_all(queue) == rows(0, 6)
+    job.finish()
+    assert read_all(queue) == rows(0, 6)
+    assert (queue.flushed_end, queue.end_offset) == (3, 6)
+
+
+def test_nothing_to_flush_is_no_job(fs: SimulatedFileSystem) -> None:
+    queues = flushed(fs, 3)
+    assert queues.begin_flush() is None
+    queue = queues.get("orders", 0)
+    assert queue is not None
+    assert queue.begin_flush() is None
+
+
+@pytest.mark.parametrize("count", [BARRIER_QUEUES - 1, BARRIER_QUEUES, 300])
+def test_queues_are_durable_after_a_flush_however_many_they_are(count: int) -> None:
+    fs = simulated(7)
+    queues = queues_on(fs)
+    for queue_id in range(count):
+        queues.get_or_create("orders", queue_id).append(0, rows(0, ROWS_PER_FILE + 1))
+    lengths = queues.lengths()
+    syncs: list[str] = []
+    fs.on_call = lambda operation, _path: syncs.append(operation) if "sync" in operation else None
+    flush(queues)
+    assert len(syncs) <= 4 * BARRIER_QUEUES
+    fs.on_call = None
+    fs.power_loss(keep=0)
+    again = queues_on(fs)
+    again.restore(lengths)
+    for _, _, queue in again.all():
+        assert read_all(queue) == rows(0, ROWS_PER_FILE + 1)
+
+
+def test_a_file_that_a_dead_process_has_left_is_durable_after_the_next_flush() -> None:
+    fs = simulated(7)
+    queues = queues_on(fs)
+    queues.get_or_create("orders", 0).append(0, rows(0, 2))
+    fs.inject(Fault(1, operations=("sync_directory",)))
+    with pytest.raises(OSError, match="Input/output"):
+        flush(queues)
+    fs.crash()
+    again = queues_on(fs)
+    again.get_or_create("orders", 0).append(0, rows(0, 2))
+    flush(again)
+    fs.power_loss(keep=0)
+    assert row_files(fs)
+
+
+def test_a_directory_is_synced_once_by_a_process() -> None:
+    fs = simulated(7)
+    queues = queues_on(fs)
+    queue = queues.get_or_create("orders", 0)
+    queue.append(0, rows(0, 1))
+    flush(queues)
+    queue.append(1, rows(1, 1))
+    synced: list[str] = []
+    fs.on_call = lambda operation, path: (
+        synced.append(path) if operation == "sync_directory" else None
+    )
+    flush(queues)
+    assert QUEUE not in synced
