@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from store.index.block_seals import unsealed
-from store.index.consume_queue import ConsumeQueue, QueueFlush
+from store.index.block_seals import Tail, unsealed
+from store.index.consume_queue import ConsumeQueue
 from store.index.queue_rows import ROWS_PER_FILE, OpenFiles
 from store.index.queue_tails import read_tails, write_tails
 from store.io.filesystem import FileSystem
@@ -15,43 +15,59 @@ BARRIER_QUEUES = 64
 
 
 class QueuesFlush:
-    """Writes the rows of all queues to the disk, then the file of their tails."""
+    """Writes the rows that all queues had when it was made, then the file of their tails."""
 
     def __init__(
-        self,
-        fs: FileSystem,
-        directory: str,
-        flushes: Sequence[tuple[str, int, QueueFlush]],
-        clean: Sequence[tuple[str, int, ConsumeQueue]],
+        self, fs: FileSystem, directory: str, queues: Sequence[tuple[str, int, ConsumeQueue]]
     ) -> None:
-        """``directory``: that of the queues. ``clean``: the queues without new rows."""
+        """``directory``: that of the queues. Event loop, which stands still meanwhile. So all that
+        takes longer than to look at each queue is left to :meth:`run` and :meth:`lengths`."""
         self._fs = fs
         self._directory = directory
-        self._flushes = flushes
-        self._clean = clean
+        self._queues = queues
+        self._bounds = [(queue.first_offset, queue.end_offset) for _, _, queue in queues]
+        self._written: dict[ConsumeQueue, Tail] = {}
+
+    def lengths(self) -> list[tuple[str, int, int, int]]:
+        """(topic, queue id, first offset, end offset) of every queue as it was when this was made,
+        in order. Any thread."""
+        return [
+            (topic, queue_id, *bounds)
+            for (topic, queue_id, _), bounds in zip(self._queues, self._bounds, strict=True)
+        ]
 
     def run(self) -> None:
-        """As :meth:`QueueFlush.run`."""
-        few = len(self._flushes) < BARRIER_QUEUES
-        for _, _, flush in self._flushes:
-            flush.run(sync=few)
+        """Makes the rows durable, and the tails. Blocks; runs on a background thread.
+
+        Nothing is written if no queue has new rows.
+        """
+        new = [
+            (queue, end)
+            for (_, _, queue), (_, end) in zip(self._queues, self._bounds, strict=True)
+            if end > queue.flushed_end
+        ]
+        if not new:
+            return
+        few = len(new) < BARRIER_QUEUES
+        written = {queue: queue.write_until(end, sync=few) for queue, end in new}
         if not few:
             self._fs.sync_all(self._directory)
-        # The tails are taken now, because the scrub may have replaced some since the flush began.
-        tails = [
-            *((topic, queue_id, queue.tail) for topic, queue_id, queue in self._clean),
-            *((topic, queue_id, flush.tail) for topic, queue_id, flush in self._flushes),
-        ]
+        # Other tails are taken now, because the scrub may have replaced some since the flush began.
+        tails = (
+            (topic, queue_id, written.get(queue, queue.tail))
+            for topic, queue_id, queue in self._queues
+        )
         write_tails(
             self._fs,
             state_directory(self._directory),
             [each for each in tails if each[2].position >= 0],
         )
+        self._written = written
 
     def finish(self) -> None:
-        """As :meth:`QueueFlush.finish`."""
-        for _, _, flush in self._flushes:
-            flush.finish()
+        """Frees the memory of the rows. Event loop."""
+        for queue, tail in self._written.items():
+            queue.flushed(tail)
 
 
 def state_directory(directory: str) -> str:
@@ -111,19 +127,9 @@ class ConsumeQueues:
             ]
         return self._in_order
 
-    def begin_flush(self) -> QueuesFlush | None:
-        """A job that makes every queue and its tail durable; ``None`` if they are."""
-        flushes: list[tuple[str, int, QueueFlush]] = []
-        clean: list[tuple[str, int, ConsumeQueue]] = []
-        for topic, queue_id, queue in self.all():
-            flush = queue.begin_flush()
-            if flush is None:
-                clean.append((topic, queue_id, queue))
-            else:
-                flushes.append((topic, queue_id, flush))
-        if not flushes:
-            return None
-        return QueuesFlush(self._fs, self._directory, flushes, clean)
+    def begin_flush(self) -> QueuesFlush:
+        """A job that makes every queue and its tail durable. One at a time."""
+        return QueuesFlush(self._fs, self._directory, self.all())
 
     def lengths(self) -> list[tuple[str, int, int, int]]:
         """(topic, queue id, first offset, end offset) of every queue, for a checkpoint."""

@@ -29,6 +29,7 @@ from store.field_checks import I64_MAX, U32_MAX, array, integer, text
 from store.index.block_seals import Tail
 from store.io.atomic_file import read_checked_file, replace_file
 from store.io.filesystem import FileSystem
+from store.io.packed_array import pack_array
 
 TAILS_NAME = "tails"
 MAGIC = b"DLQT"
@@ -43,7 +44,7 @@ Tails: TypeAlias = Mapping[tuple[str, int], Tail]
 
 def encode_tails(tails: Iterable[tuple[str, int, Tail]]) -> bytes:
     """The bytes of the file."""
-    return seal_payload(msgpack.packb([(topic, queue, *tail) for topic, queue, tail in tails]))
+    return seal_payload(pack_array([(topic, queue, *tail) for topic, queue, tail in tails]))
 
 
 def seal_payload(payload: bytes) -> bytes:

@@ -19,9 +19,11 @@ import msgpack
 
 from store.errors import DataFormatError
 from store.field_checks import I64_MAX, array, binary, file_name, integer
+from store.io.packed_array import pack_array
 from store.quoting import quoted
 
 MACHINE_STATE_VERSION = 1
+_FIELDS = 6
 I32_MAX = (1 << 31) - 1
 
 
@@ -46,24 +48,26 @@ class MachineState(NamedTuple):
 
 def encode_machine_state(state: MachineState) -> bytes:
     """Equal states give equal bytes. ``queues`` must be sorted."""
-    packed: bytes = msgpack.packb(
+    packer = msgpack.Packer()
+    pack = packer.pack
+    return b"".join(
         (
-            MACHINE_STATE_VERSION,
-            state.broker,
-            state.queues,
-            sorted(state.segment_times.items()),
-            state.expired_position,
-            state.applied_end,
+            packer.pack_array_header(_FIELDS),
+            pack(MACHINE_STATE_VERSION),
+            pack(state.broker),
+            pack_array(state.queues),
+            pack(sorted(state.segment_times.items())),
+            pack(state.expired_position),
+            pack(state.applied_end),
         )
     )
-    return packed
 
 
 def decode_machine_state(data: bytes) -> MachineState:
     """Raises :class:`~store.errors.DataFormatError`."""
     try:
         version, broker, queues, times, expired_position, applied_end = array(
-            msgpack.unpackb(data), 6
+            msgpack.unpackb(data), _FIELDS
         )
         if version != MACHINE_STATE_VERSION:
             raise DataFormatError(

@@ -45,9 +45,8 @@ def queues_on(fs: SimulatedFileSystem, open_max: int = 2) -> ConsumeQueues:
 
 def flush(queues: ConsumeQueues) -> None:
     job = queues.begin_flush()
-    if job is not None:
-        job.run()
-        job.finish()
+    job.run()
+    job.finish()
 
 
 def read_all(queue: ConsumeQueue) -> bytes:
@@ -155,24 +154,24 @@ def test_rows_that_leave_a_gap_are_refused(fs: SimulatedFileSystem) -> None:
 
 
 def test_rows_appended_during_a_flush_stay_in_memory(fs: SimulatedFileSystem) -> None:
-    queue = queues_on(fs).get_or_create("orders", 0)
+    queues = queues_on(fs)
+    queue = queues.get_or_create("orders", 0)
     queue.append(0, rows(0, 3))
-    job = queue.begin_flush()
-    assert job is not None
+    job = queues.begin_flush()
     queue.append(3, rows(3, 3))
     job.run()
+    assert job.lengths() == [("orders", 0, 0, 3)]
     assert read_all(queue) == rows(0, 6)
     job.finish()
     assert read_all(queue) == rows(0, 6)
     assert (queue.flushed_end, queue.end_offset) == (3, 6)
 
 
-def test_nothing_to_flush_is_no_job(fs: SimulatedFileSystem) -> None:
+def test_nothing_to_flush_is_no_work_for_the_disk(fs: SimulatedFileSystem) -> None:
     queues = flushed(fs, 3)
-    assert queues.begin_flush() is None
-    queue = queues.get("orders", 0)
-    assert queue is not None
-    assert queue.begin_flush() is None
+    calls = fs.calls
+    flush(queues)
+    assert fs.calls == calls
 
 
 @given(st.integers(0, 12), st.integers(0, 12), st.binary(max_size=50))
