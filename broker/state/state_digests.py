@@ -77,12 +77,12 @@ class DigestTable(Generic[K]):
 
     def begin(self) -> None:
         """Starts again for another table: all items are digested."""
-        self._digests: dict[K, int] = {}
-        self._sum = 0
+        items = ((key, self._item(key)) for key in self._keys())
+        self._digests = {key: item_digest(item) for key, item in items if item is not None}
+        self._sum = sum(self._digests.values()) % DIGEST_MODULUS
         self._to_recheck: list[K] = []
-        self.dirty: dict[K, None] = dict.fromkeys(self._keys())
+        self.dirty: dict[K, None] = {}
         """The keys of items that may have changed; every change of the table adds to it."""
-        self.fold()
 
     def fold(self) -> None:
         """Digests the dirty items."""
@@ -94,7 +94,7 @@ class DigestTable(Generic[K]):
         """The digest of the present table."""
         self.fold()
         if not self._to_recheck:
-            self._to_recheck = [*self._digests, *self._keys()]
+            self._to_recheck = list(dict.fromkeys((*self._digests, *self._keys())))
         for key in self._to_recheck[-RECHECKED_ITEMS:]:
             self._update_digest(key)
         del self._to_recheck[-RECHECKED_ITEMS:]
@@ -102,9 +102,11 @@ class DigestTable(Generic[K]):
 
     def _update_digest(self, key: K) -> None:
         item = self._item(key)
-        before = self._digests.pop(key, 0)
-        now = 0
-        if item is not None:
+        before = self._digests.get(key, 0)
+        if item is None:
+            now = 0
+            self._digests.pop(key, None)
+        else:
             now = self._digests[key] = item_digest(item)
         self._sum = (self._sum + now - before) % DIGEST_MODULUS
 

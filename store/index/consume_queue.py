@@ -29,6 +29,8 @@ from store.io.filesystem import Bytes
 from store.log.layout import parse_segment_name, segment_name
 from store.message.record import RECORD_FIXED_SIZE
 
+_NO_ROWS = Tail(0)
+
 
 class ConsumeQueue(QueueRows):
     """One queue. It holds the offsets ``first_offset`` to ``end_offset - 1``.
@@ -43,7 +45,7 @@ class ConsumeQueue(QueueRows):
     ) -> None:
         super().__init__(files, directory, rows_per_file)
         self._recent = bytearray()
-        self.tail = Tail(0)
+        self.tail = _NO_ROWS
         """The tail of the rows on the disk."""
         self.first_offset = 0
         self.end_offset = 0
