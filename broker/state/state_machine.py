@@ -168,12 +168,13 @@ class BrokerStateMachine:
         """Topic, queue id and offset of the first message in the log, or None. Reads a row of each
         queue."""
         oldest: tuple[int, tuple[str, int, int]] | None = None
-        for topic, queue_id, queue in self._queues.all():
+        for queue in self._queues.all():
             row = queue.read(queue.first_offset, 1)
             if row:
                 (position, _size, _code) = QUEUE_ROW.unpack(row)
                 if oldest is None or position < oldest[0]:
-                    oldest = (position, (topic, queue_id, queue.first_offset))
+                    found = queue.topic, queue.queue_id, queue.first_offset
+                    oldest = (position, found)
         return None if oldest is None else oldest[1]
 
     def recent(self, position: int, size: int) -> Bytes | None:
@@ -199,7 +200,7 @@ class BrokerStateMachine:
         self._queues.restore(found.queues)
         self.keys.restore(found.applied_end)
         self._saved_first_offsets = {
-            queue: queue.first_offset for _, _, queue in self._queues.all() if queue.first_offset
+            queue: queue.first_offset for queue in self._queues.all() if queue.first_offset
         }
         self.digests.begin()
         self.listener.state_restored(self.digests.packed())
@@ -271,8 +272,9 @@ class BrokerStateMachine:
         for run in batch.runs:
             first = run.first_row * row_size
             rows = batch.rows[first : first + run.count * row_size]
-            queues.get_or_create(run.topic, run.queue_id).append(run.first_offset, rows)
-            dirty[run.topic, run.queue_id] = None
+            queue = queues.get_or_create(run.topic, run.queue_id)
+            queue.append(run.first_offset, rows)
+            dirty[queue] = None
             if run.topic == TIMER_TOPIC:
                 timed += run.count
             elif run.topic == HALF_TOPIC:

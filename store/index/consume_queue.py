@@ -38,12 +38,28 @@ class ConsumeQueue(QueueRows):
     Event loop, unless a method says otherwise. ``first_offset`` rises as the log expires.
     """
 
-    __slots__ = ("_leftovers", "_recent", "end_offset", "first_offset", "tail")
+    __slots__ = (
+        "_leftovers",
+        "_recent",
+        "end_offset",
+        "first_offset",
+        "queue_id",
+        "tail",
+        "topic",
+    )
 
     def __init__(
-        self, files: OpenFiles, directory: str, rows_per_file: int = ROWS_PER_FILE
+        self,
+        files: OpenFiles,
+        directory: str,
+        topic: str,
+        queue_id: int,
+        rows_per_file: int = ROWS_PER_FILE,
     ) -> None:
-        super().__init__(files, directory, rows_per_file)
+        """``directory``: that of all queues."""
+        super().__init__(files, f"{directory}/{topic}/{queue_id}", rows_per_file)
+        self.topic = topic
+        self.queue_id = queue_id
         self._recent = bytearray()
         self.tail = _NO_ROWS
         """The tail of the rows on the disk."""

@@ -17,23 +17,21 @@ BARRIER_QUEUES = 64
 class QueuesFlush:
     """Writes the rows that all queues had when it was made, then the file of their tails."""
 
-    def __init__(
-        self, fs: FileSystem, directory: str, queues: Sequence[tuple[str, int, ConsumeQueue]]
-    ) -> None:
+    def __init__(self, fs: FileSystem, directory: str, queues: Sequence[ConsumeQueue]) -> None:
         """``directory``: that of the queues. Event loop, which stands still meanwhile. So all that
         takes longer than to look at each queue is left to :meth:`run` and :meth:`lengths`."""
         self._fs = fs
         self._directory = directory
         self._queues = queues
-        self._bounds = [(queue.first_offset, queue.end_offset) for _, _, queue in queues]
+        self._bounds = [(queue.first_offset, queue.end_offset) for queue in queues]
         self._written: dict[ConsumeQueue, Tail] = {}
 
     def lengths(self) -> list[tuple[str, int, int, int]]:
         """(topic, queue id, first offset, end offset) of every queue as it was when this was made,
         in order. Any thread."""
         return [
-            (topic, queue_id, *bounds)
-            for (topic, queue_id, _), bounds in zip(self._queues, self._bounds, strict=True)
+            (queue.topic, queue.queue_id, *bounds)
+            for queue, bounds in zip(self._queues, self._bounds, strict=True)
         ]
 
     def run(self) -> None:
@@ -43,7 +41,7 @@ class QueuesFlush:
         """
         new = [
             (queue, end)
-            for (_, _, queue), (_, end) in zip(self._queues, self._bounds, strict=True)
+            for queue, (_, end) in zip(self._queues, self._bounds, strict=True)
             if end > queue.flushed_end
         ]
         if not new:
@@ -54,8 +52,7 @@ class QueuesFlush:
             self._fs.sync_all(self._directory)
         # Other tails are taken now, because the scrub may have replaced some since the flush began.
         tails = (
-            (topic, queue_id, written.get(queue, queue.tail))
-            for topic, queue_id, queue in self._queues
+            (queue.topic, queue.queue_id, written.get(queue, queue.tail)) for queue in self._queues
         )
         write_tails(
             self._fs,
@@ -91,7 +88,7 @@ class ConsumeQueues:
         self._rows_per_file = rows_per_file
         self._files = OpenFiles(fs, open_max)
         self._queues: dict[str, dict[int, ConsumeQueue]] = {}
-        self._in_order: Sequence[tuple[str, int, ConsumeQueue]] | None = None
+        self._in_order: Sequence[ConsumeQueue] | None = None
 
     def tell_damage(self, on_damage: Callable[[int], None]) -> None:
         """Sets what is called when a damaged row is read, with the position of the log from which
@@ -109,21 +106,24 @@ class ConsumeQueues:
 
     def get_or_create(self, topic: str, queue_id: int) -> ConsumeQueue:
         """The queue. If there is none, a new one begins at offset 0."""
-        queues = self._queues.setdefault(topic, {})
+        queues = self._queues.get(topic)
+        if queues is None:
+            queues = self._queues[topic] = {}
         queue = queues.get(queue_id)
         if queue is None:
-            directory = f"{self._directory}/{topic}/{queue_id}"
-            queue = queues[queue_id] = ConsumeQueue(self._files, directory, self._rows_per_file)
+            queue = queues[queue_id] = ConsumeQueue(
+                self._files, self._directory, topic, queue_id, self._rows_per_file
+            )
             self._in_order = None
         return queue
 
-    def all(self) -> Sequence[tuple[str, int, ConsumeQueue]]:
-        """Every queue with its topic and id, in the order of topic and id."""
+    def all(self) -> Sequence[ConsumeQueue]:
+        """Every queue, in the order of topic and id."""
         if self._in_order is None:
             self._in_order = [
-                (topic, queue_id, queue)
-                for topic, queues in sorted(self._queues.items())
-                for queue_id, queue in sorted(queues.items())
+                queue
+                for _, queues in sorted(self._queues.items())
+                for _, queue in sorted(queues.items())
             ]
         return self._in_order
 
@@ -134,8 +134,8 @@ class ConsumeQueues:
     def lengths(self) -> list[tuple[str, int, int, int]]:
         """(topic, queue id, first offset, end offset) of every queue, for a checkpoint."""
         return [
-            (topic, queue_id, queue.first_offset, queue.end_offset)
-            for topic, queue_id, queue in self.all()
+            (queue.topic, queue.queue_id, queue.first_offset, queue.end_offset)
+            for queue in self.all()
         ]
 
     def restore(self, lengths: Iterable[tuple[str, int, int, int]]) -> None:
@@ -166,5 +166,5 @@ class ConsumeQueues:
 
     def expire(self, position: int) -> None:
         """Moves every queue's first offset past records below ``position``."""
-        for _, _, queue in self.all():
+        for queue in self.all():
             queue.expire(position)

@@ -194,7 +194,7 @@ def test_tails_for_which_there_is_no_room_are_saved_by_the_next_pass() -> None:
     check.begin_pass()
     assert check.check(entries) == []
     assert check.end_pass() == []
-    tails = {(topic, queue_id): queue.tail for topic, queue_id, queue in replica.queues.all()}
+    tails = {(queue.topic, queue.queue_id): queue.tail for queue in replica.queues.all()}
     sealed = {key: tail for key, tail in tails.items() if tail.position >= 0}
     assert len(sealed) == 2
     assert read_tails(fs, f"{directory}/state") == sealed

@@ -268,7 +268,7 @@ def test_many_queues_are_read_with_few_open_files(fs: SimulatedFileSystem) -> No
         queues.get_or_create("orders", queue_id).append(0, rows(0, 6))
     flush(queues)
     for _ in range(2):
-        for _, _, queue in queues.all():
+        for queue in queues.all():
             assert read_all(queue) == rows(0, 6)
 
 
@@ -391,7 +391,7 @@ def test_queues_are_durable_after_a_flush_however_many_they_are(count: int) -> N
     fs.power_loss(keep=0)
     again = queues_on(fs)
     again.restore(lengths)
-    for _, _, queue in again.all():
+    for queue in again.all():
         assert read_all(queue) == rows(0, ROWS_PER_FILE + 1)
 
 
