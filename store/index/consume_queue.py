@@ -38,29 +38,19 @@ class ConsumeQueue(QueueRows):
     Event loop, unless a method says otherwise. ``first_offset`` rises as the log expires.
     """
 
-    __slots__ = (
-        "_leftovers",
-        "_recent",
-        "end_offset",
-        "first_offset",
-        "queue_id",
-        "tail",
-        "topic",
-    )
+    __slots__ = ("_leftovers", "_recent", "end_offset", "first_offset", "tail")
 
     def __init__(
         self,
         files: OpenFiles,
-        directory: str,
+        root: str,
         topic: str,
         queue_id: int,
         rows_per_file: int = ROWS_PER_FILE,
     ) -> None:
-        """``directory``: that of all queues."""
-        super().__init__(files, f"{directory}/{topic}/{queue_id}", rows_per_file)
-        self.topic = topic
-        self.queue_id = queue_id
-        self._recent = bytearray()
+        super().__init__(files, root, topic, queue_id, rows_per_file)
+        self._recent: bytes | bytearray = b""
+        """The rows in memory. Most queues have none most of the time."""
         self.tail = _NO_ROWS
         """The tail of the rows on the disk."""
         self.first_offset = 0
@@ -81,7 +71,10 @@ class ConsumeQueue(QueueRows):
                 f"{self._directory}: {len(rows)} bytes of rows from offset {first_offset} "
                 f"do not follow offset {self.end_offset - 1}"
             )
-        self._recent += rows
+        if self._recent:
+            self._recent += rows
+        else:
+            self._recent = bytearray(rows)
         self.end_offset += len(rows) // ROW_SIZE
 
     # --- reading
@@ -219,7 +212,7 @@ class ConsumeQueue(QueueRows):
     def flushed(self, tail: Tail) -> None:
         """The rows up to the end of ``tail`` are on the disk. Frees their memory."""
         with self._files.lock:
-            del self._recent[: (tail.end - self.tail.end) * ROW_SIZE]
+            self._recent = self._recent[(tail.end - self.tail.end) * ROW_SIZE :] or b""
             self.tail = tail
 
     def seal_tail(self, tail: Tail) -> None:
@@ -238,7 +231,7 @@ class ConsumeQueue(QueueRows):
         read, and are cut before the first new rows are written.
         """
         self.first_offset = first_offset
-        self._recent = bytearray()
+        self._recent = b""
         self.tail = tail
         self.end_offset = tail.end
         self._leftovers = True

@@ -113,18 +113,32 @@ class OpenFiles:
 class QueueRows:
     """The rows of one queue on the disk. Any thread reads; only the background thread writes."""
 
-    __slots__ = ("_directory", "_files", "rows_per_file")
+    __slots__ = ("_files", "_root", "queue_id", "rows_per_file", "topic")
 
     def __init__(
-        self, files: OpenFiles, directory: str, rows_per_file: int = ROWS_PER_FILE
+        self,
+        files: OpenFiles,
+        root: str,
+        topic: str,
+        queue_id: int,
+        rows_per_file: int = ROWS_PER_FILE,
     ) -> None:
+        """``root``: the directory of all queues."""
         self._files = files
-        self._directory = directory
+        self._root = root
+        self.topic = topic
+        self.queue_id = queue_id
         self.rows_per_file = rows_per_file
+
+    @property
+    def _directory(self) -> str:
+        """It is not kept: there may be very many queues."""
+        return f"{self._root}/{self.topic}/{self.queue_id}"
 
     def on_disk(self) -> QueueRows:
         """The same rows, with open files of its own."""
-        return QueueRows(OpenFiles(self._files.fs), self._directory, self.rows_per_file)
+        files = OpenFiles(self._files.fs)
+        return QueueRows(files, self._root, self.topic, self.queue_id, self.rows_per_file)
 
     def forget_files(self) -> None:
         """The next access opens the files again, because others may have replaced them."""

@@ -32,7 +32,7 @@ def threads_that_take_turns_often() -> Iterator[None]:
 def test_a_reader_and_the_scrub_may_use_them_at_the_same_time() -> None:
     fs = SimulatedFileSystem(Random(1))
     files = OpenFiles(fs, open_max=QUEUES // 2)
-    queues = [QueueRows(files, f"/data/consumequeue/orders/{number}") for number in range(QUEUES)]
+    queues = [QueueRows(files, "/data/consumequeue", "orders", number) for number in range(QUEUES)]
     for queue in queues:
         fs.make_directories(queue._directory)
         fs.open(queue.locate(0)[0], create=True).close()

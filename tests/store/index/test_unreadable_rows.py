@@ -106,7 +106,9 @@ def test_a_write_over_the_last_block_of_a_file_makes_it_no_longer_whenever_it_is
     fs.capacity = fs.used_bytes() + room
     fs.lose_power_at(calls)
     with suppress(PowerLossError, OSError):
-        QueueRows(OpenFiles(fs), QUEUE).write(5, rows[5 * QUEUE_ROW.size :], sync=sync)
+        QueueRows(OpenFiles(fs), "/queues", "orders", 0).write(
+            5, rows[5 * QUEUE_ROW.size :], sync=sync
+        )
     fs.crash()
     assert len(fs.visible_bytes(path)) <= len(rows)
     fs.disarm()
