@@ -68,7 +68,7 @@ class ConsumeQueue(QueueRows):
         """Adds rows. Raises :class:`StoreError` if they do not begin at the end of the queue."""
         if first_offset != self.end_offset or len(rows) % ROW_SIZE:
             raise StoreError(
-                f"{self._directory}: {len(rows)} bytes of rows from offset {first_offset} "
+                f"{self.directory}: {len(rows)} bytes of rows from offset {first_offset} "
                 f"do not follow offset {self.end_offset - 1}"
             )
         if self._recent:
@@ -127,7 +127,7 @@ class ConsumeQueue(QueueRows):
         Raises :class:`DamagedError`.
         """
         end = min(end, stop)
-        key = (self._directory, begin, stop)
+        key = (self.directory, begin, stop)
         rows = self._files.block(key)
         if rows is None:
             crc = self.crc_of(begin, stop)
@@ -205,6 +205,7 @@ class ConsumeQueue(QueueRows):
         """
         if self._leftovers:
             self._cut_leftovers()
+            self._leftovers = False  # not before: it may fail for a lack of descriptors
         tail = self.tail
         rows = bytes(self._recent[: (end - tail.end) * ROW_SIZE])
         return self.write_sealed(tail, rows, sync=sync)
@@ -238,9 +239,8 @@ class ConsumeQueue(QueueRows):
 
     def _cut_leftovers(self) -> None:
         """Removes what an earlier process left behind the tail. Background thread."""
-        self._leftovers = False
         fs, end = self._files.fs, self.tail.end
-        directory, per_file = self._directory, self.rows_per_file
+        directory, per_file = self.directory, self.rows_per_file
         try:
             names = fs.list_directory(directory)
         except FileNotFoundError:
@@ -277,13 +277,13 @@ class ConsumeQueue(QueueRows):
         removed later.
         """
         fs = self._files.fs
-        if not fs.exists(self._directory):
+        if not fs.exists(self.directory):
             return
         rows_end = min(first_offset, self.tail.end)
-        for name in fs.list_directory(self._directory):
+        for name in fs.list_directory(self.directory):
             start = parse_segment_name(name.removesuffix(SEAL_SUFFIX))
             if start is not None and start // ROW_SIZE + self.rows_per_file <= rows_end:
-                path = f"{self._directory}/{name}"
+                path = f"{self.directory}/{name}"
                 self._files.forget(path)
                 fs.remove(path)
 

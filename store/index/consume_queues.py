@@ -17,12 +17,16 @@ BARRIER_QUEUES = 64
 class QueuesFlush:
     """Writes the rows that all queues had when it was made, then the file of their tails."""
 
-    def __init__(self, fs: FileSystem, directory: str, queues: Sequence[ConsumeQueue]) -> None:
-        """``directory``: that of the queues. Event loop, which stands still meanwhile. So all that
-        takes longer than to look at each queue is left to :meth:`run` and :meth:`lengths`."""
+    def __init__(
+        self, fs: FileSystem, directory: str, queues: Sequence[ConsumeQueue], strays: set[str]
+    ) -> None:
+        """``directory``: that of the queues. ``strays``: see :class:`ConsumeQueues`. Event loop,
+        which stands still meanwhile. So all that takes longer than to look at each queue is left to
+        :meth:`run` and :meth:`lengths`."""
         self._fs = fs
         self._directory = directory
         self._queues = queues
+        self._strays = strays
         self._bounds = [(queue.first_offset, queue.end_offset) for queue in queues]
         self._written: dict[ConsumeQueue, Tail] = {}
 
@@ -39,6 +43,10 @@ class QueuesFlush:
 
         Nothing is written if no queue has new rows.
         """
+        if self._strays:
+            known = {queue.directory for queue in self._queues}
+            for path in sorted(self._strays - known):
+                self._fs.remove_tree(path)
         new = [
             (queue, end)
             for queue, (_, end) in zip(self._queues, self._bounds, strict=True)
@@ -63,6 +71,7 @@ class QueuesFlush:
 
     def finish(self) -> None:
         """Frees the memory of the rows. Event loop."""
+        self._strays.clear()
         for queue, tail in self._written.items():
             queue.flushed(tail)
 
@@ -89,6 +98,9 @@ class ConsumeQueues:
         self._files = OpenFiles(fs, open_max)
         self._queues: dict[str, dict[int, ConsumeQueue]] = {}
         self._in_order: Sequence[ConsumeQueue] | None = None
+        self._strays: set[str] = set()
+        """Directories that a dead process made behind its last checkpoint. As a rule the log brings
+        their queues again. The next flush removes the others."""
 
     def tell_damage(self, on_damage: Callable[[int], None]) -> None:
         """Sets what is called when a damaged row is read, with the position of the log from which
@@ -115,6 +127,8 @@ class ConsumeQueues:
                 self._files, self._directory, topic, queue_id, self._rows_per_file
             )
             self._in_order = None
+            if queue.directory in self._strays:
+                queue.restore(0, unsealed(0, self._rows_per_file))
         return queue
 
     def all(self) -> Sequence[ConsumeQueue]:
@@ -129,7 +143,7 @@ class ConsumeQueues:
 
     def begin_flush(self) -> QueuesFlush:
         """A job that makes every queue and its tail durable. One at a time."""
-        return QueuesFlush(self._fs, self._directory, self.all())
+        return QueuesFlush(self._fs, self._directory, self.all(), self._strays)
 
     def lengths(self) -> list[tuple[str, int, int, int]]:
         """(topic, queue id, first offset, end offset) of every queue, for a checkpoint."""
@@ -139,8 +153,9 @@ class ConsumeQueues:
         ]
 
     def restore(self, lengths: Iterable[tuple[str, int, int, int]]) -> None:
-        """Sets the queues to what a checkpoint lists, and removes the files of all others."""
+        """Sets the queues to what a checkpoint lists. The files of all others are strays."""
         self._queues = {}
+        self._strays = set()
         self._in_order = None
         self._files.forget(f"{self._directory}/")
         tails = read_tails(self._fs, state_directory(self._directory))
@@ -155,7 +170,7 @@ class ConsumeQueues:
             known = self._queues.get(topic, {})
             for name in self._fs.list_directory(f"{self._directory}/{topic}"):
                 if not name.isdigit() or int(name) not in known:
-                    self._fs.remove_tree(f"{self._directory}/{topic}/{name}")
+                    self._strays.add(f"{self._directory}/{topic}/{name}")
 
     def delete(self, topic: str) -> None:
         """Drops a topic's queues and their files."""

@@ -131,8 +131,8 @@ class QueueRows:
         self.rows_per_file = rows_per_file
 
     @property
-    def _directory(self) -> str:
-        """It is not kept: there may be very many queues."""
+    def directory(self) -> str:
+        """The queue's own. It is not kept: there may be very many queues."""
         return f"{self._root}/{self.topic}/{self.queue_id}"
 
     def on_disk(self) -> QueueRows:
@@ -142,7 +142,7 @@ class QueueRows:
 
     def forget_files(self) -> None:
         """The next access opens the files again, because others may have replaced them."""
-        self._files.forget(f"{self._directory}/")
+        self._files.forget(f"{self.directory}/")
 
     def locate(self, offset: int) -> tuple[str, int]:
         """The path of the file for the row of ``offset``, and the byte of the row in it."""
@@ -150,7 +150,7 @@ class QueueRows:
 
     def _path(self, offset: int) -> str:
         first = offset - offset % self.rows_per_file
-        return f"{self._directory}/{segment_name(first * ROW_SIZE)}"
+        return f"{self.directory}/{segment_name(first * ROW_SIZE)}"
 
     def read_disk(self, first: int, end: int) -> bytes:
         """Rows of one file, unchecked. Raises :class:`DamagedError` if they cannot be read."""
@@ -203,7 +203,7 @@ class QueueRows:
         The blocks must follow each other. For ``sync`` see :meth:`write_sealed`.
         """
         if not first_offset:  # the queue is new
-            self._files.fs.make_directories(self._directory, sync=sync)
+            self._files.fs.make_directories(self.directory, sync=sync)
         pieces: list[tuple[str, int, Bytes]] = []
         at = 0
         while at < len(rows):
@@ -223,7 +223,7 @@ class QueueRows:
         try:
             write(pieces)
         except FileNotFoundError:
-            self._files.fs.make_directories(self._directory, sync=sync)
+            self._files.fs.make_directories(self.directory, sync=sync)
             write(pieces)
 
     def _write_synced(self, pieces: Sequence[tuple[str, int, Bytes]]) -> None:
@@ -235,7 +235,7 @@ class QueueRows:
                 overwrite_blocks(file, data, byte, may_cut=True)
                 file.datasync()
         if not named:
-            fs.sync_directory(self._directory)
+            fs.sync_directory(self.directory)
             for path, _, _ in pieces:
                 files.note_durable_name(path)
 
