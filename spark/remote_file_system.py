@@ -197,6 +197,9 @@ class RemoteFileSystem:
     def make_directories(self, path: str, *, sync: bool = True) -> None:  # noqa: ARG002 - interface
         raise read_only_error(path)
 
+    def write(self, path: str, data: Bytes, position: int) -> None:  # noqa: ARG002 - interface
+        raise read_only_error(path)
+
     def _refuse_change(self, _source: str, target: str) -> NoReturn:
         raise read_only_error(target)
 

@@ -105,12 +105,12 @@ class LogSearch:
 
 
 def first_offsets(
-    queues: Iterable[tuple[str, int, ConsumeQueue]],
+    queues: Iterable[ConsumeQueue],
     position: int,
     log: ReplicaReads | None,
     searches: dict[int, LogSearch],
 ) -> QueueFirsts:
-    """For each queue (topic, id) the first offset whose record lies at ``position`` or above.
+    """For each queue the first offset whose record lies at ``position`` or above.
 
     At most two records of each queue are read. If rows are in doubt, the log must be searched from
     ``position`` on: :class:`~dledger.node.state_machine.LongReadError` is raised, and ``searches``
@@ -118,16 +118,16 @@ def first_offsets(
     """
     found: QueueFirsts = []
     doubtful: _Queues = {}
-    for topic, queue_id, queue in queues:
+    for queue in queues:
         try:
             offset = queue.offset_at(position)
-            if log is None or _is_proved(topic, queue_id, queue, offset, log):
+            if log is None or _is_proved(queue, offset, log):
                 found.append((queue, offset))
                 continue
         except (DamagedError, OutOfRangeError):
             if log is None:
                 raise
-        doubtful[topic, queue_id] = queue
+        doubtful[queue.topic, queue.queue_id] = queue
     if log is None or not doubtful:
         return found
     search = searches.get(position)
@@ -138,9 +138,7 @@ def first_offsets(
     return found + [(queue, search.first[key]) for key, queue in doubtful.items()]
 
 
-def _is_proved(
-    topic: str, queue_id: int, queue: ConsumeQueue, offset: int, log: ReplicaReads
-) -> bool:
+def _is_proved(queue: ConsumeQueue, offset: int, log: ReplicaReads) -> bool:
     """Whether the row of the offset and the one before are sealed, or agree with their records."""
     for at in (offset - 1, offset):
         if queue.first_offset <= at < queue.flushed_end and not queue.is_sealed(at):
@@ -154,7 +152,7 @@ def _is_proved(
             except (CorruptRecordError, DamagedError, OutOfRangeError):
                 return False
             said = record.topic, record.queue_id, record.queue_offset, record.position
-            if said != (topic, queue_id, at, position):
+            if said != (queue.topic, queue.queue_id, at, position):
                 return False
     return True
 

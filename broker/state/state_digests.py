@@ -35,6 +35,7 @@ from broker.state.commands import (
 from broker.state.pop_queues import PopKey, unpack_runs, unpack_waiting
 from broker.state.recalled_messages import TimedKey
 from broker.topics_and_groups import TopicConfig
+from store.index.consume_queue import ConsumeQueue
 from store.index.consume_queues import ConsumeQueues
 from store.state.state_digests import (
     DIGEST_MODULUS,
@@ -77,36 +78,38 @@ class DigestTable(Generic[K]):
 
     def begin(self) -> None:
         """Starts again for another table: all items are digested."""
-        self._digests: dict[K, int] = {}
-        self._sum = 0
+        items = ((key, self._item(key)) for key in self._keys())
+        self._digests = {key: item_digest(item) for key, item in items if item is not None}
+        self._sum = sum(self._digests.values()) % DIGEST_MODULUS
         self._to_recheck: list[K] = []
-        self.dirty: dict[K, None] = dict.fromkeys(self._keys())
+        self.dirty: dict[K, None] = {}
         """The keys of items that may have changed; every change of the table adds to it."""
-        self.fold()
 
     def fold(self) -> None:
         """Digests the dirty items."""
-        for key in self.dirty:
-            self._update_digest(key)
+        self._digest_again(self.dirty)
         self.dirty.clear()
 
     def total(self) -> int:
         """The digest of the present table."""
         self.fold()
         if not self._to_recheck:
-            self._to_recheck = [*self._digests, *self._keys()]
-        for key in self._to_recheck[-RECHECKED_ITEMS:]:
-            self._update_digest(key)
+            self._to_recheck = list(dict.fromkeys((*self._digests, *self._keys())))
+        self._digest_again(self._to_recheck[-RECHECKED_ITEMS:])
         del self._to_recheck[-RECHECKED_ITEMS:]
         return self._sum
 
-    def _update_digest(self, key: K) -> None:
-        item = self._item(key)
-        before = self._digests.pop(key, 0)
-        now = 0
-        if item is not None:
-            now = self._digests[key] = item_digest(item)
-        self._sum = (self._sum + now - before) % DIGEST_MODULUS
+    def _digest_again(self, keys: Iterable[K]) -> None:
+        item_of, digests, change = self._item, self._digests, 0
+        for key in keys:
+            item = item_of(key)
+            change -= digests.get(key, 0)
+            if item is None:
+                digests.pop(key, None)
+            else:
+                now = digests[key] = item_digest(item)
+                change += now
+        self._sum = (self._sum + change) % DIGEST_MODULUS
 
 
 class StateDigests:
@@ -120,7 +123,7 @@ class StateDigests:
         self._offsets = DigestTable(self._offset, self._offset_keys)
         self._pop = DigestTable(self._pop_item, self._pop_keys)
         self._recalled = DigestTable(self._recalled_item, lambda: machine.state.recalled)
-        self.queues = DigestTable(self._queue, self._queue_keys)
+        self.queues = DigestTable(_queue_item, queues.all)
         self.transactions = DigestTable(self._transaction, lambda: machine.state.transactions)
         self.segments = DigestTable(self._segment, lambda: machine.segment_times)
 
@@ -147,11 +150,12 @@ class StateDigests:
                 self._topics.dirty[name] = None
             case DeleteTopic(name):
                 self._topics.dirty[name] = None
-                for queue_id in self._queues.of_topic(name):
-                    self.queues.dirty[name, queue_id] = None
+                self.queues.dirty.update(dict.fromkeys(self._queues.of_topic(name).values()))
                 self._mark_pop_queues(self._machine.state.pop.keys_of(topic=name))
             case Trim(topic, queue_id, _):
-                self.queues.dirty[topic, queue_id] = None
+                queue = self._queues.get(topic, queue_id)
+                if queue is not None:
+                    self.queues.dirty[queue] = None
             case PutGroup(name):
                 self._groups.dirty[name] = None
             case DeleteGroup(name):
@@ -169,7 +173,7 @@ class StateDigests:
             case EndTransaction(offset) | CheckTransaction(offset):
                 self.transactions.dirty[offset] = None
             case Expire():
-                self.queues.dirty.update(dict.fromkeys(self._queue_keys()))
+                self.queues.dirty.update(dict.fromkeys(self._queues.all()))
                 self.transactions.dirty.update(dict.fromkeys(self._machine.state.transactions))
                 self.segments.dirty.update(dict.fromkeys(self._machine.segment_times))
 
@@ -267,14 +271,6 @@ class StateDigests:
     def _recalled_item(self, key: TimedKey) -> object:
         return (*key, "recalled") if key in self._machine.state.recalled else None
 
-    def _queue(self, key: tuple[str, int]) -> object:
-        queue = self._queues.get(*key)
-        return None if queue is None else (*key, queue.first_offset, queue.end_offset)
-
-    def _queue_keys(self) -> Iterable[tuple[str, int]]:
-        for topic, queue_id, _queue in self._queues.all():
-            yield topic, queue_id
-
     def _transaction(self, offset: int) -> object:
         found = self._machine.state.transactions.get(offset)
         return None if found is None else (offset, *found)
@@ -282,3 +278,7 @@ class StateDigests:
     def _segment(self, start: int) -> object:
         time_ms = self._machine.segment_times.get(start)
         return None if time_ms is None else (start, time_ms)
+
+
+def _queue_item(queue: ConsumeQueue) -> object:
+    return queue.topic, queue.queue_id, queue.first_offset, queue.end_offset

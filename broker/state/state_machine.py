@@ -8,7 +8,7 @@ ConsumeQueues and key index (``store/message/batch.py``). Topics, offsets and th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from struct import Struct
 from typing import ClassVar, TypeAlias
 
@@ -54,8 +54,8 @@ from store.state.machine_state import (
     encode_machine_state,
 )
 
-_FirstOffsets: TypeAlias = dict[tuple[str, int], int]
-"""First offsets by topic and queue id."""
+_FirstOffsets: TypeAlias = dict[ConsumeQueue, int]
+"""The first offset of each queue."""
 
 _STORE_TIMESTAMP = Struct(">q")
 STORE_TIMESTAMP_AT = 56
@@ -67,17 +67,17 @@ class BrokerCheckpointWork:
 
     def __init__(
         self,
-        state: bytes,
+        encode: Callable[[], bytes],
         flushes: Sequence[QueuesFlush | KeyFlush],
         saved: Callable[[], None],
     ) -> None:
-        self._state = state
+        self._encode = encode
         self._flushes = flushes
         self._saved = saved
 
-    @property
+    @cached_property
     def state(self) -> bytes:
-        return self._state
+        return self._encode()
 
     def flush(self) -> None:
         """Writes the derived files. Raises :class:`~store.errors.DiskFullError` if there is no
@@ -121,8 +121,11 @@ class BrokerStateMachine:
         self._queues = queues
         self.digests = StateDigests(self, queues)
         self._recent = RecentEntries()
+        self._trimmed: dict[ConsumeQueue, None] = {}
+        """The queues whose first offset may be above that of the newest checkpoint."""
         self._saved_first_offsets: _FirstOffsets = {}
-        self._released: _FirstOffsets = {}
+        """The first offsets that the newest checkpoint has. The files before them are still there,
+        because the checkpoint before may need them."""
         self._searches: dict[int, LogSearch] = {}
         """The searches of the log for the next entry, by position."""
 
@@ -165,12 +168,13 @@ class BrokerStateMachine:
         """Topic, queue id and offset of the first message in the log, or None. Reads a row of each
         queue."""
         oldest: tuple[int, tuple[str, int, int]] | None = None
-        for topic, queue_id, queue in self._queues.all():
+        for queue in self._queues.all():
             row = queue.read(queue.first_offset, 1)
             if row:
                 (position, _size, _code) = QUEUE_ROW.unpack(row)
                 if oldest is None or position < oldest[0]:
-                    oldest = (position, (topic, queue_id, queue.first_offset))
+                    found = queue.topic, queue.queue_id, queue.first_offset
+                    oldest = (position, found)
         return None if oldest is None else oldest[1]
 
     def recent(self, position: int, size: int) -> Bytes | None:
@@ -195,7 +199,9 @@ class BrokerStateMachine:
         self.applied_end = found.applied_end
         self._queues.restore(found.queues)
         self.keys.restore(found.applied_end)
-        self._saved_first_offsets = _first_offsets(found.queues)
+        self._saved_first_offsets = {
+            queue: queue.first_offset for queue in self._queues.all() if queue.first_offset
+        }
         self.digests.begin()
         self.listener.state_restored(self.digests.packed())
 
@@ -235,21 +241,20 @@ class BrokerStateMachine:
     def begin_checkpoint(self) -> BrokerCheckpointWork:
         """See :class:`~dledger.node.state_machine.StateMachine`."""
         self.digests.fold()
-        queues = [QueueLength(*length) for length in self._queues.lengths()]
-        state = encode_machine_state(
-            MachineState(
-                self.state.to_bytes(),
-                queues,
-                self.segment_times,
-                self.expired_position,
-                self.applied_end,
-            )
-        )
-        flushes = (self._queues.begin_flush(), self.keys.begin_flush())
+        queues, keys = self._queues.begin_flush(), self.keys.begin_flush()
+        broker, times = self.state.to_bytes(), dict(self.segment_times)
+        expired_position, applied_end = self.expired_position, self.applied_end
+
+        def encode() -> bytes:
+            lengths = [QueueLength(*length) for length in queues.lengths()]
+            state = MachineState(broker, lengths, times, expired_position, applied_end)
+            return encode_machine_state(state)
+
+        firsts = {queue: queue.first_offset for queue in self._trimmed}
         return BrokerCheckpointWork(
-            state,
-            [flush for flush in flushes if flush is not None],
-            partial(self._checkpoint_saved, _first_offsets(queues), self.expired_position),
+            encode,
+            [queues] if keys is None else [queues, keys],
+            partial(self._checkpoint_saved, firsts, expired_position),
         )
 
     def leadership_changed(self, leadership: Leadership) -> None:
@@ -267,8 +272,9 @@ class BrokerStateMachine:
         for run in batch.runs:
             first = run.first_row * row_size
             rows = batch.rows[first : first + run.count * row_size]
-            queues.get_or_create(run.topic, run.queue_id).append(run.first_offset, rows)
-            dirty[run.topic, run.queue_id] = None
+            queue = queues.get_or_create(run.topic, run.queue_id)
+            queue.append(run.first_offset, rows)
+            dirty[queue] = None
             if run.topic == TIMER_TOPIC:
                 timed += run.count
             elif run.topic == HALF_TOPIC:
@@ -331,7 +337,7 @@ class BrokerStateMachine:
 
     def _expire(self, position: int, firsts: QueueFirsts) -> None:
         for queue, first_offset in firsts:
-            queue.first_offset = max(queue.first_offset, first_offset)
+            self._raise_first(queue, first_offset)
         self.keys.expire(position)
         kept = segment_start(position, self._segment_size)
         self.segment_times = {
@@ -344,14 +350,18 @@ class BrokerStateMachine:
         expires."""
         queue = self._queues.get(command.topic, command.queue_id)
         if queue is not None:
-            offset = min(command.offset, queue.end_offset)
-            queue.first_offset = max(queue.first_offset, offset)
+            self._raise_first(queue, min(command.offset, queue.end_offset))
 
     def _empty_queues(self, topic: str) -> None:
         """Empties the queues of a deleted topic. If it is created again, they continue at the old
         offsets, so an offset never names two messages."""
         for queue in self._queues.of_topic(topic).values():
-            queue.first_offset = queue.end_offset
+            self._raise_first(queue, queue.end_offset)
+
+    def _raise_first(self, queue: ConsumeQueue, first_offset: int) -> None:
+        if first_offset > queue.first_offset:
+            queue.first_offset = first_offset
+            self._trimmed[queue] = None
 
     def _checkpoint_saved(self, firsts: _FirstOffsets, expired_position: int) -> None:
         """Removes files that no checkpoint needs. The newer checkpoint has replaced the older one
@@ -361,19 +371,15 @@ class BrokerStateMachine:
         here on, and makes its ConsumeQueues from them. So the log must have every message that the
         checkpoint covers.
         """
-        for key, first_offset in self._saved_first_offsets.items():
-            queue = self._queues.get(*key)
-            if queue is not None and self._released.get(key, 0) < first_offset:
-                queue.release(first_offset)
-                self._released[key] = first_offset
+        for queue, first_offset in self._saved_first_offsets.items():
+            queue.release(first_offset)
         self._saved_first_offsets = firsts
+        for queue, first_offset in firsts.items():
+            if queue.first_offset == first_offset:
+                del self._trimmed[queue]
         if expired_position:
             self.keys.release(expired_position)
             self.listener.expired(expired_position)
-
-
-def _first_offsets(queues: Sequence[QueueLength]) -> _FirstOffsets:
-    return {(queue.topic, queue.queue_id): queue.first_offset for queue in queues}
 
 
 def _not_applicable(index: int, error: StoreError) -> InvariantError:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from dledger.node.executor import Executor
 from dledger.node.lifecycle import Lifecycle
@@ -246,19 +247,20 @@ class Checkpointer:
         wanted, self._wanted = self._wanted, []
         self._checkpoint_at = self._loop.time() + self._core.config.checkpoint_seconds
         work = self._machine.begin_checkpoint()
-        checkpoint = Checkpoint(
+        without_state = Checkpoint(
             index=entry.index,
             end_position=entry.end,
             chain_crc=entry.chain_crc,
             term=entry.term,
             term_starts=self._core.entry_cache.term_starts(entry.index),
             commit_index=entry.index,
-            state=work.state,
+            state=b"",
             configuration=self._core.configurations.packed_at(entry.index),
         )
 
         def save() -> bool:
             work.flush()
+            checkpoint = replace(without_state, state=work.state)
             # It may have been found wrong since: then no checkpoint is added to those that are
             # kept or dropped now (see dledger/node/state_divergence.py).
             return not self._state_wrong() and self._store.save_checkpoint(checkpoint)
@@ -266,14 +268,14 @@ class Checkpointer:
         # The log is made durable first: a checkpoint must never know more than the log below it.
         self._writer.flush(
             lambda: self._background.submit(
-                save, lambda saved, error: self._saved(work, checkpoint, wanted, saved, error)
+                save, lambda saved, error: self._saved(work, entry, wanted, saved, error)
             )
         )
 
     def _saved(
         self,
         work: CheckpointWork,
-        checkpoint: Checkpoint,
+        entry: Entry,
         wanted: list[Callable[[BaseException | None], None]],
         saved: bool | None,
         error: BaseException | None,
@@ -291,8 +293,8 @@ class Checkpointer:
                 then(error)
             return
         if saved:
-            self._checkpoint_index = checkpoint.index
-            self._checkpoint_position = checkpoint.end_position
+            self._checkpoint_index = entry.index
+            self._checkpoint_position = entry.end
             for then in wanted:
                 then(None)
             self._checkpoint_wanted()

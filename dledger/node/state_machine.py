@@ -25,7 +25,7 @@ class CheckpointWork(Protocol):
 
     @property
     def state(self) -> bytes:
-        """The state as it was when the checkpoint began."""
+        """The state as it was when the checkpoint began. It may take long; any thread."""
 
     def flush(self) -> None:
         """Makes the derived files durable up to that state. Blocks; runs off the event loop."""

@@ -135,7 +135,7 @@ def corrupt_rows_decide_where_queues_begin(patch: Patch) -> None:
 
     @patch.instead(broker.state.state_machine, "first_offsets")
     def believing(
-        queues: Iterable[tuple[str, int, ConsumeQueue]],
+        queues: Iterable[ConsumeQueue],
         position: int,
         _log: ReplicaReads | None,
         searches: dict[int, LogSearch],

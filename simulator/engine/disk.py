@@ -70,6 +70,9 @@ class SimulatedFileSystem(FaultyCalls):
             inode = directory.seen[name] = Inode()
         return SimulatedFile(self, _clean(path), inode, writable=writable)
 
+    def write(self, path: str, data: Bytes, position: int) -> None:
+        self.open(path, create=True).pwrite(data, position)
+
     def exists(self, path: str) -> bool:
         self.begin("exists", path)
         parent, name = _parts(path)

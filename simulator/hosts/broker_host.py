@@ -131,7 +131,7 @@ class ObservedStateMachine(BrokerStateMachine):
     def rows_needed(self) -> list[tuple[str, int]]:
         """The file with the last row of each queue that has any, and its size at least."""
         needed = []
-        for _, _, queue in self._queues.all():
+        for queue in self._queues.all():
             if queue.first_offset < queue.flushed_end:
                 path, byte = queue.locate(queue.flushed_end - 1)
                 needed.append((path, byte + ROW_SIZE))

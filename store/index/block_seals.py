@@ -91,12 +91,13 @@ def extend(tail: Tail, rows: Bytes, rows_per_file: int) -> tuple[Tail, list[tupl
     """
     end, position, crc = tail
     seals: list[tuple[int, Seal]] = []
-    view = memoryview(rows)
-    while view:
+    at = 0
+    while at < len(rows):
         begin, stop = block_of(end, rows_per_file)
+        part = rows[at : at + (stop - end) * ROW_SIZE]
+        at += len(part)
         if end == begin:
-            position, crc = int.from_bytes(view[:8], "big", signed=True), 0
-        part = view[: (stop - end) * ROW_SIZE]
+            position, crc = int.from_bytes(part[:8], "big", signed=True), 0
         if crc != UNKNOWN:
             crc = crc32c(part, crc)
         end += len(part) // ROW_SIZE
@@ -104,5 +105,4 @@ def extend(tail: Tail, rows: Bytes, rows_per_file: int) -> tuple[Tail, list[tupl
             if crc != UNKNOWN:
                 seals.append((begin, Seal(position, crc)))
             position, crc = UNKNOWN, 0
-        view = view[len(part) :]
     return Tail(end, position, crc), seals

@@ -29,24 +29,7 @@ from store.io.filesystem import Bytes
 from store.log.layout import parse_segment_name, segment_name
 from store.message.record import RECORD_FIXED_SIZE
 
-
-class QueueFlush:
-    """Rows on their way to the disk; see :meth:`ConsumeQueue.begin_flush`."""
-
-    def __init__(self, queue: ConsumeQueue, rows: bytes) -> None:
-        self._queue = queue
-        self._rows = rows
-        self.tail = queue.tail
-        """The tail of the rows on the disk; with the new rows once :meth:`run` has written them."""
-
-    def run(self, *, sync: bool = True) -> None:
-        """Writes the rows, and syncs them if ``sync``. Blocks; runs on a background thread."""
-        self._queue.cut_leftovers()
-        self.tail = self._queue.write_sealed(self._queue.tail, self._rows, sync=sync)
-
-    def finish(self) -> None:
-        """Frees the memory of the rows. Event loop."""
-        self._queue.flushed(self.tail)
+_NO_ROWS = Tail(0)
 
 
 class ConsumeQueue(QueueRows):
@@ -55,23 +38,26 @@ class ConsumeQueue(QueueRows):
     Event loop, unless a method says otherwise. ``first_offset`` rises as the log expires.
     """
 
-    __slots__ = ("_leftovers", "_recent", "first_offset", "tail")
+    __slots__ = ("_leftovers", "_recent", "end_offset", "first_offset", "tail")
 
     def __init__(
-        self, files: OpenFiles, directory: str, rows_per_file: int = ROWS_PER_FILE
+        self,
+        files: OpenFiles,
+        root: str,
+        topic: str,
+        queue_id: int,
+        rows_per_file: int = ROWS_PER_FILE,
     ) -> None:
-        super().__init__(files, directory, rows_per_file)
-        self._recent = bytearray()
-        self.tail = Tail(0)
+        super().__init__(files, root, topic, queue_id, rows_per_file)
+        self._recent: bytes | bytearray = b""
+        """The rows in memory. Most queues have none most of the time."""
+        self.tail = _NO_ROWS
         """The tail of the rows on the disk."""
         self.first_offset = 0
+        self.end_offset = 0
+        """The offset that the next message gets."""
         self._leftovers = False
         """Whether an earlier process may have left rows behind the tail."""
-
-    @property
-    def end_offset(self) -> int:
-        """The offset that the next message gets."""
-        return self.tail.end + len(self._recent) // ROW_SIZE
 
     @property
     def flushed_end(self) -> int:
@@ -82,10 +68,14 @@ class ConsumeQueue(QueueRows):
         """Adds rows. Raises :class:`StoreError` if they do not begin at the end of the queue."""
         if first_offset != self.end_offset or len(rows) % ROW_SIZE:
             raise StoreError(
-                f"{self._directory}: {len(rows)} bytes of rows from offset {first_offset} "
+                f"{self.directory}: {len(rows)} bytes of rows from offset {first_offset} "
                 f"do not follow offset {self.end_offset - 1}"
             )
-        self._recent += rows
+        if self._recent:
+            self._recent += rows
+        else:
+            self._recent = bytearray(rows)
+        self.end_offset += len(rows) // ROW_SIZE
 
     # --- reading
 
@@ -137,7 +127,7 @@ class ConsumeQueue(QueueRows):
         Raises :class:`DamagedError`.
         """
         end = min(end, stop)
-        key = (self._directory, begin, stop)
+        key = (self.directory, begin, stop)
         rows = self._files.block(key)
         if rows is None:
             crc = self.crc_of(begin, stop)
@@ -207,14 +197,23 @@ class ConsumeQueue(QueueRows):
 
     # --- writing
 
-    def begin_flush(self) -> QueueFlush | None:
-        """A job that writes the rows in memory; ``None`` without rows. One at a time."""
-        return QueueFlush(self, bytes(self._recent)) if self._recent else None
+    def write_until(self, end: int, *, sync: bool = True) -> Tail:
+        """Writes the rows in memory below offset ``end``, of which there must be some.
+
+        Returns the tail of the rows on the disk then, for :meth:`flushed`. Blocks. Background
+        thread; rows may be appended meanwhile. For ``sync`` see :meth:`write_sealed`.
+        """
+        if self._leftovers:
+            self._cut_leftovers()
+            self._leftovers = False  # not before: it may fail for a lack of descriptors
+        tail = self.tail
+        rows = bytes(self._recent[: (end - tail.end) * ROW_SIZE])
+        return self.write_sealed(tail, rows, sync=sync)
 
     def flushed(self, tail: Tail) -> None:
-        """The rows up to the end of ``tail`` are on the disk."""
+        """The rows up to the end of ``tail`` are on the disk. Frees their memory."""
         with self._files.lock:
-            del self._recent[: (tail.end - self.tail.end) * ROW_SIZE]
+            self._recent = self._recent[(tail.end - self.tail.end) * ROW_SIZE :] or b""
             self.tail = tail
 
     def seal_tail(self, tail: Tail) -> None:
@@ -233,35 +232,33 @@ class ConsumeQueue(QueueRows):
         read, and are cut before the first new rows are written.
         """
         self.first_offset = first_offset
-        self._recent = bytearray()
+        self._recent = b""
         self.tail = tail
+        self.end_offset = tail.end
         self._leftovers = True
 
-    def cut_leftovers(self) -> None:
+    def _cut_leftovers(self) -> None:
         """Removes what an earlier process left behind the tail. Background thread."""
-        if not self._leftovers:
+        fs, end = self._files.fs, self.tail.end
+        directory, per_file = self.directory, self.rows_per_file
+        try:
+            names = fs.list_directory(directory)
+        except FileNotFoundError:
             return
-        self._leftovers = False
-        fs, tail = self._files.fs, self.tail
-        per_file = self.rows_per_file
-        behind = segment_name(-(-tail.end // per_file) * per_file * ROW_SIZE)
-        names = fs.list_directory(self._directory) if fs.exists(self._directory) else []
+        block, _ = block_of(end, per_file)
+        last = segment_name(end // per_file * per_file * ROW_SIZE)
+        sizes = {last: end % per_file * ROW_SIZE, last + SEAL_SUFFIX: seal_byte(block, per_file)}
         for name in names:
-            base = name.removesuffix(SEAL_SUFFIX)
-            if parse_segment_name(base) is not None and base >= behind:
-                fs.remove(f"{self._directory}/{name}")
-        if tail.end % per_file == 0:
-            return
-        path = self._path(tail.end)
-        block, _ = block_of(tail.end, per_file)
-        for name, size in (
-            (path, tail.end % per_file * ROW_SIZE),
-            (path + SEAL_SUFFIX, seal_byte(block, per_file)),
-        ):
+            path, base = f"{directory}/{name}", name.removesuffix(SEAL_SUFFIX)
+            if base < last or parse_segment_name(base) is None:
+                continue
+            if base > last or not sizes[last]:
+                fs.remove(path)
+                continue
             # An unreadable block cannot be cut. New rows will overwrite what lies behind the tail.
-            with suppress(OSError), closing(fs.open(name)) as file:
-                if file.size() > size:
-                    file.truncate(size)
+            with suppress(OSError), closing(fs.open(path)) as file:
+                if file.size() > sizes[name]:
+                    file.truncate(sizes[name])
 
     def expire(self, position: int) -> None:
         """Drops the rows whose record lies below ``position``, and files that have only such
@@ -280,13 +277,13 @@ class ConsumeQueue(QueueRows):
         removed later.
         """
         fs = self._files.fs
-        if not fs.exists(self._directory):
+        if not fs.exists(self.directory):
             return
         rows_end = min(first_offset, self.tail.end)
-        for name in fs.list_directory(self._directory):
+        for name in fs.list_directory(self.directory):
             start = parse_segment_name(name.removesuffix(SEAL_SUFFIX))
             if start is not None and start // ROW_SIZE + self.rows_per_file <= rows_end:
-                path = f"{self._directory}/{name}"
+                path = f"{self.directory}/{name}"
                 self._files.forget(path)
                 fs.remove(path)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from store.index.block_seals import unsealed
-from store.index.consume_queue import ConsumeQueue, QueueFlush
+from store.index.block_seals import Tail, unsealed
+from store.index.consume_queue import ConsumeQueue
 from store.index.queue_rows import ROWS_PER_FILE, OpenFiles
 from store.index.queue_tails import read_tails, write_tails
 from store.io.filesystem import FileSystem
@@ -15,43 +15,65 @@ BARRIER_QUEUES = 64
 
 
 class QueuesFlush:
-    """Writes the rows of all queues to the disk, then the file of their tails."""
+    """Writes the rows that all queues had when it was made, then the file of their tails."""
 
     def __init__(
-        self,
-        fs: FileSystem,
-        directory: str,
-        flushes: Sequence[tuple[str, int, QueueFlush]],
-        clean: Sequence[tuple[str, int, ConsumeQueue]],
+        self, fs: FileSystem, directory: str, queues: Sequence[ConsumeQueue], strays: set[str]
     ) -> None:
-        """``directory``: that of the queues. ``clean``: the queues without new rows."""
+        """``directory``: that of the queues. ``strays``: see :class:`ConsumeQueues`. Event loop,
+        which stands still meanwhile. So all that takes longer than to look at each queue is left to
+        :meth:`run` and :meth:`lengths`."""
         self._fs = fs
         self._directory = directory
-        self._flushes = flushes
-        self._clean = clean
+        self._queues = queues
+        self._strays = strays
+        self._bounds = [(queue.first_offset, queue.end_offset) for queue in queues]
+        self._written: dict[ConsumeQueue, Tail] = {}
+
+    def lengths(self) -> list[tuple[str, int, int, int]]:
+        """(topic, queue id, first offset, end offset) of every queue as it was when this was made,
+        in order. Any thread."""
+        return [
+            (queue.topic, queue.queue_id, *bounds)
+            for queue, bounds in zip(self._queues, self._bounds, strict=True)
+        ]
 
     def run(self) -> None:
-        """As :meth:`QueueFlush.run`."""
-        few = len(self._flushes) < BARRIER_QUEUES
-        for _, _, flush in self._flushes:
-            flush.run(sync=few)
+        """Makes the rows durable, and the tails. Blocks; runs on a background thread.
+
+        Nothing is written if no queue has new rows.
+        """
+        if self._strays:
+            known = {queue.directory for queue in self._queues}
+            for path in sorted(self._strays - known):
+                self._fs.remove_tree(path)
+        new = [
+            (queue, end)
+            for queue, (_, end) in zip(self._queues, self._bounds, strict=True)
+            if end > queue.flushed_end
+        ]
+        if not new:
+            return
+        few = len(new) < BARRIER_QUEUES
+        written = {queue: queue.write_until(end, sync=few) for queue, end in new}
         if not few:
             self._fs.sync_all(self._directory)
-        # The tails are taken now, because the scrub may have replaced some since the flush began.
-        tails = [
-            *((topic, queue_id, queue.tail) for topic, queue_id, queue in self._clean),
-            *((topic, queue_id, flush.tail) for topic, queue_id, flush in self._flushes),
-        ]
+        # Other tails are taken now, because the scrub may have replaced some since the flush began.
+        tails = (
+            (queue.topic, queue.queue_id, written.get(queue, queue.tail)) for queue in self._queues
+        )
         write_tails(
             self._fs,
             state_directory(self._directory),
             [each for each in tails if each[2].position >= 0],
         )
+        self._written = written
 
     def finish(self) -> None:
-        """As :meth:`QueueFlush.finish`."""
-        for _, _, flush in self._flushes:
-            flush.finish()
+        """Frees the memory of the rows. Event loop."""
+        self._strays.clear()
+        for queue, tail in self._written.items():
+            queue.flushed(tail)
 
 
 def state_directory(directory: str) -> str:
@@ -75,7 +97,10 @@ class ConsumeQueues:
         self._rows_per_file = rows_per_file
         self._files = OpenFiles(fs, open_max)
         self._queues: dict[str, dict[int, ConsumeQueue]] = {}
-        self._in_order: Sequence[tuple[str, int, ConsumeQueue]] | None = None
+        self._in_order: Sequence[ConsumeQueue] | None = None
+        self._strays: set[str] = set()
+        """Directories that a dead process made behind its last checkpoint. As a rule the log brings
+        their queues again. The next flush removes the others."""
 
     def tell_damage(self, on_damage: Callable[[int], None]) -> None:
         """Sets what is called when a damaged row is read, with the position of the log from which
@@ -93,48 +118,44 @@ class ConsumeQueues:
 
     def get_or_create(self, topic: str, queue_id: int) -> ConsumeQueue:
         """The queue. If there is none, a new one begins at offset 0."""
-        queues = self._queues.setdefault(topic, {})
+        queues = self._queues.get(topic)
+        if queues is None:
+            queues = self._queues[topic] = {}
         queue = queues.get(queue_id)
         if queue is None:
-            directory = f"{self._directory}/{topic}/{queue_id}"
-            queue = queues[queue_id] = ConsumeQueue(self._files, directory, self._rows_per_file)
+            queue = queues[queue_id] = ConsumeQueue(
+                self._files, self._directory, topic, queue_id, self._rows_per_file
+            )
             self._in_order = None
+            if queue.directory in self._strays:
+                queue.restore(0, unsealed(0, self._rows_per_file))
         return queue
 
-    def all(self) -> Sequence[tuple[str, int, ConsumeQueue]]:
-        """Every queue with its topic and id, in the order of topic and id."""
+    def all(self) -> Sequence[ConsumeQueue]:
+        """Every queue, in the order of topic and id."""
         if self._in_order is None:
             self._in_order = [
-                (topic, queue_id, queue)
-                for topic, queues in sorted(self._queues.items())
-                for queue_id, queue in sorted(queues.items())
+                queue
+                for _, queues in sorted(self._queues.items())
+                for _, queue in sorted(queues.items())
             ]
         return self._in_order
 
-    def begin_flush(self) -> QueuesFlush | None:
-        """A job that makes every queue and its tail durable; ``None`` if they are."""
-        flushes: list[tuple[str, int, QueueFlush]] = []
-        clean: list[tuple[str, int, ConsumeQueue]] = []
-        for topic, queue_id, queue in self.all():
-            flush = queue.begin_flush()
-            if flush is None:
-                clean.append((topic, queue_id, queue))
-            else:
-                flushes.append((topic, queue_id, flush))
-        if not flushes:
-            return None
-        return QueuesFlush(self._fs, self._directory, flushes, clean)
+    def begin_flush(self) -> QueuesFlush:
+        """A job that makes every queue and its tail durable. One at a time."""
+        return QueuesFlush(self._fs, self._directory, self.all(), self._strays)
 
     def lengths(self) -> list[tuple[str, int, int, int]]:
         """(topic, queue id, first offset, end offset) of every queue, for a checkpoint."""
         return [
-            (topic, queue_id, queue.first_offset, queue.end_offset)
-            for topic, queue_id, queue in self.all()
+            (queue.topic, queue.queue_id, queue.first_offset, queue.end_offset)
+            for queue in self.all()
         ]
 
     def restore(self, lengths: Iterable[tuple[str, int, int, int]]) -> None:
-        """Sets the queues to what a checkpoint lists, and removes the files of all others."""
+        """Sets the queues to what a checkpoint lists. The files of all others are strays."""
         self._queues = {}
+        self._strays = set()
         self._in_order = None
         self._files.forget(f"{self._directory}/")
         tails = read_tails(self._fs, state_directory(self._directory))
@@ -149,7 +170,7 @@ class ConsumeQueues:
             known = self._queues.get(topic, {})
             for name in self._fs.list_directory(f"{self._directory}/{topic}"):
                 if not name.isdigit() or int(name) not in known:
-                    self._fs.remove_tree(f"{self._directory}/{topic}/{name}")
+                    self._strays.add(f"{self._directory}/{topic}/{name}")
 
     def delete(self, topic: str) -> None:
         """Drops a topic's queues and their files."""
@@ -160,5 +181,5 @@ class ConsumeQueues:
 
     def expire(self, position: int) -> None:
         """Moves every queue's first offset past records below ``position``."""
-        for _, _, queue in self.all():
+        for queue in self.all():
             queue.expire(position)

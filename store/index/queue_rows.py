@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import closing
 
 from store.errors import DamagedError
 from store.index.block_seals import (
@@ -23,7 +24,7 @@ from store.index.block_seals import (
     unpack_seal,
 )
 from store.io.filesystem import Bytes, File, FileSystem
-from store.io.unreadable_blocks import overwrite_blocks
+from store.io.unreadable_blocks import UNREADABLE, overwrite_blocks, overwrite_whole_blocks
 from store.log.layout import segment_name
 
 ROWS_PER_FILE = 300_000
@@ -112,22 +113,36 @@ class OpenFiles:
 class QueueRows:
     """The rows of one queue on the disk. Any thread reads; only the background thread writes."""
 
-    __slots__ = ("_directory", "_files", "rows_per_file")
+    __slots__ = ("_files", "_root", "queue_id", "rows_per_file", "topic")
 
     def __init__(
-        self, files: OpenFiles, directory: str, rows_per_file: int = ROWS_PER_FILE
+        self,
+        files: OpenFiles,
+        root: str,
+        topic: str,
+        queue_id: int,
+        rows_per_file: int = ROWS_PER_FILE,
     ) -> None:
+        """``root``: the directory of all queues."""
         self._files = files
-        self._directory = directory
+        self._root = root
+        self.topic = topic
+        self.queue_id = queue_id
         self.rows_per_file = rows_per_file
+
+    @property
+    def directory(self) -> str:
+        """The queue's own. It is not kept: there may be very many queues."""
+        return f"{self._root}/{self.topic}/{self.queue_id}"
 
     def on_disk(self) -> QueueRows:
         """The same rows, with open files of its own."""
-        return QueueRows(OpenFiles(self._files.fs), self._directory, self.rows_per_file)
+        files = OpenFiles(self._files.fs)
+        return QueueRows(files, self._root, self.topic, self.queue_id, self.rows_per_file)
 
     def forget_files(self) -> None:
         """The next access opens the files again, because others may have replaced them."""
-        self._files.forget(f"{self._directory}/")
+        self._files.forget(f"{self.directory}/")
 
     def locate(self, offset: int) -> tuple[str, int]:
         """The path of the file for the row of ``offset``, and the byte of the row in it."""
@@ -135,7 +150,7 @@ class QueueRows:
 
     def _path(self, offset: int) -> str:
         first = offset - offset % self.rows_per_file
-        return f"{self._directory}/{segment_name(first * ROW_SIZE)}"
+        return f"{self.directory}/{segment_name(first * ROW_SIZE)}"
 
     def read_disk(self, first: int, end: int) -> bytes:
         """Rows of one file, unchecked. Raises :class:`DamagedError` if they cannot be read."""
@@ -187,44 +202,51 @@ class QueueRows:
 
         The blocks must follow each other. For ``sync`` see :meth:`write_sealed`.
         """
+        if not first_offset:  # the queue is new
+            self._files.fs.make_directories(self.directory, sync=sync)
         pieces: list[tuple[str, int, Bytes]] = []
-        view = memoryview(rows)
-        while view:
+        at = 0
+        while at < len(rows):
             in_file = first_offset % self.rows_per_file
             size = (self.rows_per_file - in_file) * ROW_SIZE
-            pieces.append((self._path(first_offset), in_file * ROW_SIZE, view[:size]))
+            piece = rows[at : at + size]
+            pieces.append((self._path(first_offset), in_file * ROW_SIZE, piece))
             first_offset += self.rows_per_file - in_file
-            view = view[size:]
+            at += len(piece)
         packed: dict[str, tuple[int, bytearray]] = {}
         for begin, seal in seals:
             path = self._path(begin) + SEAL_SUFFIX
             _, data = packed.setdefault(path, (seal_byte(begin, self.rows_per_file), bytearray()))
             data += seal.pack()
         pieces += [(path, *piece) for path, piece in packed.items()]
-        self._write_pieces(pieces, sync=sync)
+        write = self._write_synced if sync else self._write
+        try:
+            write(pieces)
+        except FileNotFoundError:
+            self._files.fs.make_directories(self.directory, sync=sync)
+            write(pieces)
 
-    def _write_pieces(self, pieces: Sequence[tuple[str, int, Bytes]], *, sync: bool) -> None:
+    def _write_synced(self, pieces: Sequence[tuple[str, int, Bytes]]) -> None:
         files, fs = self._files, self._files.fs
         named = all(files.has_durable_name(path) and fs.exists(path) for path, _, _ in pieces)
         for path, byte, data in pieces:
-            file = self._open_to_write(path, sync=sync)
-            try:
+            with closing(fs.open(path, create=True)) as file:
                 # If a block is unreadable, its other rows are lost here and rebuilt from the log.
                 overwrite_blocks(file, data, byte, may_cut=True)
-                if sync:
-                    file.datasync()
-            finally:
-                file.close()
-        if sync and not named:
-            fs.sync_directory(self._directory)
+                file.datasync()
+        if not named:
+            fs.sync_directory(self.directory)
             for path, _, _ in pieces:
                 files.note_durable_name(path)
 
-    def _open_to_write(self, path: str, *, sync: bool) -> File:
-        """The file. It and its directory are created if there is none."""
+    def _write(self, pieces: Sequence[tuple[str, int, Bytes]]) -> None:
         fs = self._files.fs
-        try:
-            return fs.open(path)
-        except FileNotFoundError:
-            fs.make_directories(self._directory, sync=sync)
-            return fs.open(path, create=True)
+        for path, byte, data in pieces:
+            try:
+                fs.write(path, data, byte)
+            except OSError as error:
+                if error.errno not in UNREADABLE:
+                    raise
+                with closing(fs.open(path)) as file:
+                    if not overwrite_whole_blocks(file, data, byte, may_cut=True):
+                        raise

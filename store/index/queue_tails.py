@@ -25,10 +25,11 @@ import msgpack
 from crc32c import crc32c
 
 from store.errors import DamagedError
-from store.field_checks import I64_MAX, U32_MAX, array, integer, text
+from store.field_checks import U32_MAX, columns, integers, texts
 from store.index.block_seals import Tail
 from store.io.atomic_file import read_checked_file, replace_file
 from store.io.filesystem import FileSystem
+from store.io.packed_array import pack_array
 
 TAILS_NAME = "tails"
 MAGIC = b"DLQT"
@@ -43,7 +44,7 @@ Tails: TypeAlias = Mapping[tuple[str, int], Tail]
 
 def encode_tails(tails: Iterable[tuple[str, int, Tail]]) -> bytes:
     """The bytes of the file."""
-    return seal_payload(msgpack.packb([(topic, queue, *tail) for topic, queue, tail in tails]))
+    return seal_payload(pack_array([(topic, queue, *tail) for topic, queue, tail in tails]))
 
 
 def seal_payload(payload: bytes) -> bytes:
@@ -64,18 +65,15 @@ def decode_tails(data: bytes, path: str) -> dict[tuple[str, int], Tail]:
         raise DamagedError(path, _CRC_FROM, f"{length} bytes are not {len(data) - _HEADER.size}")
     if crc32c(data[_CRC_FROM:]) != crc:
         raise DamagedError(path, _CRC_FROM, "CRC of the tails")
-    found = {}
     try:
-        for row in array(msgpack.unpackb(data[_HEADER.size :])):
-            topic, queue_id, end, position, row_crc = array(row, 5)
-            found[text(topic), integer(queue_id)] = Tail(
-                integer(end), integer(position, 0, I64_MAX), integer(row_crc, 0, U32_MAX)
-            )
+        topics, queue_ids, ends, positions, crcs = columns(msgpack.unpackb(data[_HEADER.size :]), 5)
+        keys = zip(texts(topics), integers(queue_ids), strict=True)
+        tails = map(Tail, integers(ends), integers(positions), integers(crcs, high=U32_MAX))
+        return dict(zip(keys, tails, strict=True))
     except (ValueError, msgpack.UnpackException) as error:
         raise DamagedError(
             path, _HEADER.size, f"not the tails of ConsumeQueues: {error}"
         ) from error
-    return found
 
 
 def read_tails(fs: FileSystem, state_directory: str) -> dict[tuple[str, int], Tail]:

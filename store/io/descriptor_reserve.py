@@ -14,10 +14,11 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 from store.errors import OutOfDescriptorsError
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 OUT_OF_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
@@ -55,14 +56,14 @@ class DescriptorReserve:
 
     def open(self, path: str, flags: int, mode: int = 0o777) -> int:
         """As ``os.open``."""
-        return self.attempt(path, lambda: os.open(path, flags, mode))
+        return self.attempt(path, os.open, path, flags, mode)
 
-    def attempt(self, path: str, opening: Callable[[], T]) -> T:
+    def attempt(self, path: str, opening: Callable[P, T], *args: P.args, **more: P.kwargs) -> T:
         """Does what opens ``path``. Raises what that raises, but for a lack of descriptors."""
         if len(self._kept) < self._count:
             self._refill()
         try:
-            return opening()
+            return opening(*args, **more)
         except OSError as error:
             if error.errno not in OUT_OF_DESCRIPTORS:
                 raise
@@ -71,7 +72,7 @@ class DescriptorReserve:
             if not self._give_up_one():
                 self._sleep(_LOOK_SECONDS)
             try:
-                return opening()
+                return opening(*args, **more)
             except OSError as error:
                 if error.errno not in OUT_OF_DESCRIPTORS:
                     raise

@@ -107,6 +107,9 @@ class FileSystem(ReadableFileSystem, Protocol):
 
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> File: ...
 
+    def write(self, path: str, data: Bytes, position: int) -> None:
+        """As :meth:`File.pwrite` of a file that is opened, or created, for this write alone."""
+
     def make_directories(self, path: str, *, sync: bool = True) -> None:
         """Creates the directory and its parents, and syncs the parent of each one it created,
         unless a :meth:`sync_all` is to follow."""

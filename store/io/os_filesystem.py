@@ -108,15 +108,7 @@ class OsFile:
     def _write(self, data: Bytes, position: int) -> None:
         if self._direct is not None:
             self._direct.forget()
-        count = os.pwrite(self._fd, data, position)
-        if count == len(data):
-            return
-        view = memoryview(data)
-        while count < len(view):
-            written = os.pwrite(self._fd, view[count:], position + count)
-            if written == 0:
-                raise OSError(errno.EIO, "write made no progress", self._path)
-            count += written
+        _write(self._path, self._fd, data, position)
 
     def append_direct(self, data: Bytes, position: int) -> None:
         if not self._direct_tried:
@@ -211,6 +203,19 @@ class OsFile:
             self.close()
 
 
+def _write(path: str, fd: int, data: Bytes, position: int) -> None:
+    """Writes all of it."""
+    count = os.pwrite(fd, data, position)
+    if count == len(data):
+        return
+    view = memoryview(data)
+    while count < len(view):
+        written = os.pwrite(fd, view[count:], position + count)
+        if written == 0:
+            raise OSError(errno.EIO, "write made no progress", path)
+        count += written
+
+
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _SYNCFS = getattr(_LIBC, "syncfs", None)
 """``int syncfs(int fd)``: all of the file system that holds the file."""
@@ -281,6 +286,14 @@ class OsFileSystem:
         fd = _regular(path, self._open(path, flags, 0o644))
         return OsFile(path, fd, self._writes, self._open_file)
 
+    def write(self, path: str, data: Bytes, position: int) -> None:
+        # A checkpoint may write very many small files: each call of the system counts here.
+        fd = self._open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            _write(path, fd, data, position)
+        finally:
+            os.close(fd)
+
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
 
@@ -295,16 +308,16 @@ class OsFileSystem:
         return f"{status.st_dev}:{status.st_ino}"
 
     def make_directories(self, path: str, *, sync: bool = True) -> None:
-        path = os.path.abspath(path)
-        missing = []
-        while not os.path.isdir(path):
-            missing.append(path)
-            path = os.path.dirname(path)
-        for directory in reversed(missing):
+        try:
+            os.mkdir(path, 0o755)
+        except FileExistsError:
+            return
+        except FileNotFoundError:
+            self.make_directories(os.path.dirname(os.path.abspath(path)), sync=sync)
             with contextlib.suppress(FileExistsError):
-                os.mkdir(directory, 0o755)
-            if sync:
-                self.sync_directory(os.path.dirname(directory))
+                os.mkdir(path, 0o755)
+        if sync:
+            self.sync_directory(os.path.dirname(os.path.abspath(path)))
 
     def rename(self, source: str, target: str) -> None:
         os.replace(source, target)

@@ -13,15 +13,27 @@ The store does not look into the state of the broker.
 
 from __future__ import annotations
 
+from operator import gt
 from typing import NamedTuple
 
 import msgpack
 
 from store.errors import DataFormatError
-from store.field_checks import I64_MAX, array, binary, file_name, integer
+from store.field_checks import (
+    I64_MAX,
+    array,
+    binary,
+    columns,
+    file_name,
+    integer,
+    integers,
+    texts,
+)
+from store.io.packed_array import pack_array
 from store.quoting import quoted
 
 MACHINE_STATE_VERSION = 1
+_FIELDS = 6
 I32_MAX = (1 << 31) - 1
 
 
@@ -46,24 +58,26 @@ class MachineState(NamedTuple):
 
 def encode_machine_state(state: MachineState) -> bytes:
     """Equal states give equal bytes. ``queues`` must be sorted."""
-    packed: bytes = msgpack.packb(
+    packer = msgpack.Packer()
+    pack = packer.pack
+    return b"".join(
         (
-            MACHINE_STATE_VERSION,
-            state.broker,
-            state.queues,
-            sorted(state.segment_times.items()),
-            state.expired_position,
-            state.applied_end,
+            packer.pack_array_header(_FIELDS),
+            pack(MACHINE_STATE_VERSION),
+            pack(state.broker),
+            pack_array(state.queues),
+            pack(sorted(state.segment_times.items())),
+            pack(state.expired_position),
+            pack(state.applied_end),
         )
     )
-    return packed
 
 
 def decode_machine_state(data: bytes) -> MachineState:
     """Raises :class:`~store.errors.DataFormatError`."""
     try:
         version, broker, queues, times, expired_position, applied_end = array(
-            msgpack.unpackb(data), 6
+            msgpack.unpackb(data), _FIELDS
         )
         if version != MACHINE_STATE_VERSION:
             raise DataFormatError(
@@ -72,7 +86,7 @@ def decode_machine_state(data: bytes) -> MachineState:
             )
         return MachineState(
             binary(broker),
-            [_queue_length(queue) for queue in array(queues)],
+            _queue_lengths(queues),
             dict(_segment_time(pair) for pair in array(times)),
             integer(expired_position),
             integer(applied_end),
@@ -81,12 +95,15 @@ def decode_machine_state(data: bytes) -> MachineState:
         raise DataFormatError(f"the state of the checkpoint cannot be read: {error}") from error
 
 
-def _queue_length(fields: object) -> QueueLength:
-    topic, queue_id, first_offset, end_offset = array(fields, 4)
-    first = integer(first_offset)
-    return QueueLength(
-        file_name(topic), integer(queue_id, high=I32_MAX), first, integer(end_offset, first)
-    )
+def _queue_lengths(rows: object) -> list[QueueLength]:
+    topics, queue_ids, firsts, ends = columns(rows, len(QueueLength._fields))
+    names, first_offsets, end_offsets = texts(topics), integers(firsts), integers(ends)
+    for name in set(names):
+        file_name(name)
+    if any(map(gt, first_offsets, end_offsets)):
+        raise ValueError("a queue ends before it begins")
+    numbers = integers(queue_ids, high=I32_MAX)
+    return list(map(QueueLength, names, numbers, first_offsets, end_offsets))
 
 
 def _segment_time(pair: object) -> tuple[int, int]:

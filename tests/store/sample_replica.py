@@ -146,15 +146,15 @@ class Replica:
                 self.broker.requests.add(entry.position, each.keys)
         for command in msgpack.unpackb(batch.commands) if len(batch.commands) else []:
             if command[0] == "delete-topic":
-                for topic, _, queue in self.queues.all():
-                    if topic == command[1]:
+                for queue in self.queues.all():
+                    if queue.topic == command[1]:
                         queue.first_offset = queue.end_offset
             elif command[0] == "expire":
                 self.expired_position = command[1]
                 kept = segment_start(command[1], SEGMENT_SIZE)
                 times = self.segment_times.items()
                 self.segment_times = {start: ms for start, ms in times if start >= kept}
-                for _, _, queue in self.queues.all():
+                for queue in self.queues.all():
                     queue.first_offset = queue.offset_at(command[1])
                 self.keys.expire(command[1])
                 self.keys.release(command[1])

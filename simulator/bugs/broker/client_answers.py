@@ -23,7 +23,7 @@ from simulator.bugs.raft.leadership import leader_that_nobody_hears_goes_on
 from simulator.bugs.raft.linearizable_reads import STALE, read_confirmed_by_nobody
 from simulator.worlds.registry import BROKERS, FOLLOWERS, NODES, RETENTION, TRANSACTIONS
 from store.index.block_seals import Tail, extend, unsealed
-from store.index.consume_queue import ConsumeQueue, QueueFlush
+from store.index.consume_queue import ConsumeQueue
 from store.io.filesystem import Bytes
 from store.log.entry_index import EntryIndex
 from store.message.batch import QUEUE_ROW
@@ -60,11 +60,13 @@ def rows_written_after_a_checkpoint_kept(patch: Patch) -> None:
 def rows_not_flushed_for_a_checkpoint(patch: Patch) -> None:
     """A checkpoint is saved though the newest rows of the queues are in memory only."""
 
-    @patch.instead(QueueFlush, "run")
-    def forgetful(flush: QueueFlush, *, sync: bool = True) -> None:
+    @patch.instead(ConsumeQueue, "write_until")
+    def forgetful(queue: ConsumeQueue, end: int, *, sync: bool = True) -> Tail:
         """As if the rows were on the disk, synced or not."""
         del sync
-        flush.tail, _ = extend(flush.tail, flush._rows, flush._queue.rows_per_file)
+        rows = queue._recent[: (end - queue.tail.end) * QUEUE_ROW.size]
+        tail, _ = extend(queue.tail, rows, queue.rows_per_file)
+        return tail
 
 
 @bug("D2", "after offset", 10)

@@ -13,6 +13,7 @@ from broker.remoting.protocol.codes import ResponseCode
 from broker.state.commands import Expire
 from dledger.node.applier import APPLY_RETRY_SECONDS
 from store.errors import OutOfDescriptorsError
+from store.io.filesystem import Bytes
 from store.io.os_filesystem import OsFile, OsFileSystem
 from tests.broker.single_broker import SingleBroker, messages, running_broker
 from tests.support.virtual_network import NetworkedLoop
@@ -28,6 +29,10 @@ class NoDescriptors(OsFileSystem):
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> OsFile:
         self._check(path)
         return super().open(path, create=create, writable=writable)
+
+    def write(self, path: str, data: Bytes, position: int) -> None:
+        self._check(path)
+        super().write(path, data, position)
 
     def sync_directory(self, path: str) -> None:
         self._check(path)

@@ -31,7 +31,7 @@ def _replica() -> tuple[SimulatedFileSystem, sample_replica.Replica]:
 
 
 def _firsts(replica: sample_replica.Replica, position: int) -> list[int]:
-    queues = [(topic, place, queue) for topic, place, queue in replica.queues.all()]
+    queues = replica.queues.all()
     searches: dict[int, LogSearch] = {}
     while True:
         try:
@@ -40,7 +40,7 @@ def _firsts(replica: sample_replica.Replica, position: int) -> list[int]:
             while not needed.read():
                 pass
         else:
-            return [found[queue] for _topic, _place, queue in queues]
+            return [found[queue] for queue in queues]
 
 
 def _positions(replica: sample_replica.Replica) -> list[int]:
@@ -109,7 +109,7 @@ def test_a_search_of_the_log_is_left_to_another_thread_and_reads_in_pieces(
     assert pieces > 5
     monkeypatch.setattr(type(replica.store), "read_entries", None)
     found = dict(first_offsets(replica.queues.all(), position, replica.store, searches))
-    assert [found[queue] for _topic, _place, queue in replica.queues.all()] == expected
+    assert [found[queue] for queue in replica.queues.all()] == expected
 
 
 def test_damage_in_the_log_itself_is_told_as_damage_that_will_be_repaired() -> None:

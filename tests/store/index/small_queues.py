@@ -39,9 +39,8 @@ def queues_on(fs: SimulatedFileSystem, open_max: int = 2) -> ConsumeQueues:
 
 def flush(queues: ConsumeQueues) -> None:
     job = queues.begin_flush()
-    if job is not None:
-        job.run()
-        job.finish()
+    job.run()
+    job.finish()
 
 
 def read_all(queue: ConsumeQueue) -> bytes:

@@ -41,7 +41,6 @@ def written(parts: tuple[int, ...] = (COUNT,)) -> SimulatedFileSystem:
     for count in parts:
         queue.append(queue.end_offset, rows(queue.end_offset, queue.end_offset + count))
         flush = queues.begin_flush()
-        assert flush is not None
         flush.run()
         flush.finish()
     return fs
@@ -149,7 +148,6 @@ def test_a_flush_keeps_a_tail_that_was_sealed_after_it_began(grows: bool) -> Non
             queue.append(0, rows(0, count))
         other.append(other.end_offset, rows(other.end_offset, other.end_offset + count))
         flush = queues.begin_flush()
-        assert flush is not None
         before = queue.tail
         sealed = before._replace(crc=before.crc ^ 1) if before.end else before
         queue.seal_tail(sealed)

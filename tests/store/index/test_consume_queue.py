@@ -132,8 +132,36 @@ def test_queues_that_a_checkpoint_does_not_list_are_removed(fs: SimulatedFileSys
     queues = flushed(fs, 3)
     queues.get_or_create("bills", 1).append(0, rows(0, 1))
     flush(queues)
-    queues_on(fs).restore([("orders", 0, 0, 3)])
+    again = queues_on(fs)
+    again.restore([("orders", 0, 0, 3)])
+    job = again.begin_flush()
+    job.run()
     assert [path for path in fs.files() if "bills" in path] == []
+    again.get_or_create("bills", 1).append(0, rows(5, 1))  # before the loop hears of the end
+    job.finish()
+    flush(again)
+    assert fs.visible_bytes(f"{DIRECTORY}/bills/1/{0:020d}") == rows(5, 1)
+
+
+@pytest.mark.parametrize("operation", [None, "list_directory", "remove"])
+def test_a_queue_that_the_log_brings_again_has_none_of_its_old_rows(
+    fs: SimulatedFileSystem, operation: str | None
+) -> None:
+    """Also if a flush fails, as it does for a lack of descriptors."""
+    queues = queues_on(fs)
+    queues.get_or_create("orders", 0).append(0, rows(0, 11))
+    flush(queues)
+    again = queues_on(fs)
+    again.restore([])
+    queue = again.get_or_create("orders", 0)
+    queue.append(0, rows(20, 1))
+    if operation is not None:
+        fs.inject(Fault(1, operations=(operation,)))
+        with pytest.raises(OSError, match="Input/output"):
+            again.begin_flush().run()
+    flush(again)
+    assert read_all(queue) == fs.visible_bytes(f"{QUEUE}/{0:020d}") == rows(20, 1)
+    assert len(row_files(fs)) == 1
 
 
 def test_many_queues_are_read_with_few_open_files(fs: SimulatedFileSystem) -> None:
@@ -142,7 +170,7 @@ def test_many_queues_are_read_with_few_open_files(fs: SimulatedFileSystem) -> No
         queues.get_or_create("orders", queue_id).append(0, rows(0, 6))
     flush(queues)
     for _ in range(2):
-        for _, _, queue in queues.all():
+        for queue in queues.all():
             assert read_all(queue) == rows(0, 6)
 
 

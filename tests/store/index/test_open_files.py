@@ -32,9 +32,9 @@ def threads_that_take_turns_often() -> Iterator[None]:
 def test_a_reader_and_the_scrub_may_use_them_at_the_same_time() -> None:
     fs = SimulatedFileSystem(Random(1))
     files = OpenFiles(fs, open_max=QUEUES // 2)
-    queues = [QueueRows(files, f"/data/consumequeue/orders/{number}") for number in range(QUEUES)]
+    queues = [QueueRows(files, "/data/consumequeue", "orders", number) for number in range(QUEUES)]
     for queue in queues:
-        fs.make_directories(queue._directory)
+        fs.make_directories(queue.directory)
         fs.open(queue.locate(0)[0], create=True).close()
     errors: list[Exception] = []
     ended = False
@@ -45,7 +45,7 @@ def test_a_reader_and_the_scrub_may_use_them_at_the_same_time() -> None:
             number += 1
             try:
                 queues[number % QUEUES].forget_files()
-                files.note_durable_name(f"{queues[number % QUEUES]._directory}/{number}")
+                files.note_durable_name(f"{queues[number % QUEUES].directory}/{number}")
             except Exception as error:  # noqa: BLE001 - the test names it
                 errors.append(error)
                 return
@@ -56,7 +56,7 @@ def test_a_reader_and_the_scrub_may_use_them_at_the_same_time() -> None:
         try:
             for number in range(ROUNDS):
                 for queue in queues:
-                    key = (queue._directory, number, number + 1)
+                    key = (queue.directory, number, number + 1)
                     files.get(queue.locate(0)[0])
                     files.keep_block(key, b"")
                     assert files.block(key) in {b"", None}

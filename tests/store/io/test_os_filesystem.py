@@ -68,6 +68,23 @@ def test_a_short_write_is_continued(
     assert file.pread(20, 0) == b"0123456789"
 
 
+def test_a_write_opens_or_creates_a_file_and_keeps_its_other_bytes(
+    fs: OsFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    fs.write(f"{tmp_path}/a", b"hello", 0)
+    whole = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: whole(fd, bytes(data)[:1], at))
+    fs.write(f"{tmp_path}/a", b"y!!", 4)
+    assert (tmp_path / "a").read_bytes() == b"helly!!"
+    with pytest.raises(FileNotFoundError):
+        fs.write(f"{tmp_path}/b/a", b"hello", 0)
+    monkeypatch.setattr(os, "pwrite", lambda _fd, _data, _at: 0)
+    with pytest.raises(OSError, match="no progress"):
+        fs.write(f"{tmp_path}/a", b"x", 0)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
 def test_opening_an_absent_file_needs_leave_to_create_it(fs: OsFileSystem, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         fs.open(f"{tmp_path}/a")
@@ -109,6 +126,19 @@ def test_directories_are_made_with_their_parents_and_listed_in_order(
     for name in ("z", "m", "a"):
         fs.open(f"{tmp_path}/a/b/{name}", create=True).close()
     assert fs.list_directory(f"{tmp_path}/a/b") == ["a", "c", "m", "z"]
+
+
+def test_only_directories_that_are_made_are_synced_each_in_its_parent(
+    fs: OsFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(OsFileSystem, "sync_directory", lambda _fs, path: synced.append(path))
+    monkeypatch.chdir(tmp_path)
+    fs.make_directories("a/b")
+    assert synced == [f"{tmp_path}", f"{tmp_path}/a"]
+    fs.make_directories(f"{tmp_path}/a/b")
+    fs.make_directories(f"{tmp_path}/a/c/d", sync=False)
+    assert (len(synced), fs.list_directory(f"{tmp_path}/a/c")) == (2, ["d"])
 
 
 def test_rename_replaces_and_link_does_not(fs: OsFileSystem, tmp_path: Path) -> None:

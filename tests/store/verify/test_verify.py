@@ -105,7 +105,7 @@ def test_expired_segments_are_no_finding(fs: SimulatedFileSystem, replica: Repli
     replica.put("orders", 0, 1)
     replica.checkpoint()
     replica.store.expire(position)
-    for _, _, queue in replica.queues.all():
+    for queue in replica.queues.all():
         queue.release(queue.first_offset)
     replica.close()
     report = verify_replica(fs, DIRECTORY)
@@ -147,7 +147,7 @@ def test_a_deleted_and_recreated_topic_is_no_finding(fs: SimulatedFileSystem) ->
     replica.checkpoint()
     replica.put("orders", 0, 5)
     replica.checkpoint()
-    for _, _, queue in replica.queues.all():
+    for queue in replica.queues.all():
         queue.release(queue.first_offset)
     replica.mark()
     replica.close()
