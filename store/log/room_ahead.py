@@ -26,7 +26,7 @@ ZEROED_AT_FIRST = 4 << 20
 """Bytes with which zeros begin. Each time that half of them is used, twice as many are written: so
 a node that starts, or whose load has just become a small one, does not keep its disk busy with
 zeros that it may not need for minutes."""
-LARGE_APPEND = 256 << 10
+LARGE_APPEND = 192 << 10
 """Bytes of an append, on average, from which room is only reserved, in a large segment."""
 LARGE_APPENDS_IN_SEGMENT = 16
 """In a small segment appends are large of which it holds no more than these."""
