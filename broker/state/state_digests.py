@@ -123,7 +123,7 @@ class StateDigests:
         self._offsets = DigestTable(self._offset, self._offset_keys)
         self._pop = DigestTable(self._pop_item, self._pop_keys)
         self._recalled = DigestTable(self._recalled_item, lambda: machine.state.recalled)
-        self.queues = DigestTable(_queue_item, queues.all)
+        self.queues = DigestTable(self._queue, queues.all)
         self.transactions = DigestTable(self._transaction, lambda: machine.state.transactions)
         self.segments = DigestTable(self._segment, lambda: machine.segment_times)
 
@@ -279,6 +279,7 @@ class StateDigests:
         time_ms = self._machine.segment_times.get(start)
         return None if time_ms is None else (start, time_ms)
 
-
-def _queue_item(queue: ConsumeQueue) -> object:
-    return queue.topic, queue.queue_id, queue.first_offset, queue.end_offset
+    def _queue(self, queue: ConsumeQueue) -> object:
+        if self._queues.get(queue.topic, queue.queue_id) is not queue:
+            return None  # a checkpoint would not have it
+        return queue.topic, queue.queue_id, queue.first_offset, queue.end_offset

@@ -24,6 +24,7 @@ import os
 import posixpath
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 
 from simulator.engine.disk_faults import Fault, FaultyCalls, PowerLossError
@@ -134,6 +135,8 @@ class SimulatedFileSystem(FaultyCalls):
     def remove_tree(self, path: str) -> None:
         path = _clean(path)
         if path not in self._directories:
+            with suppress(FileNotFoundError):
+                self.remove(path)
             return
         self.begin("remove_tree", path)
         for other in [name for name in self._directories if f"{name}/".startswith(f"{path}/")]:

@@ -54,7 +54,8 @@ class QueuesFlush:
         ]
         if not new:
             return
-        few = len(new) < BARRIER_QUEUES
+        # The barrier also covers the names of directories that a dead process left without a sync.
+        few = len(new) < BARRIER_QUEUES and not self._strays
         written = {queue: queue.write_until(end, sync=few) for queue, end in new}
         if not few:
             self._fs.sync_all(self._directory)
@@ -169,7 +170,7 @@ class ConsumeQueues:
         for topic in self._fs.list_directory(self._directory):
             known = self._queues.get(topic, {})
             for name in self._fs.list_directory(f"{self._directory}/{topic}"):
-                if not name.isdigit() or int(name) not in known:
+                if not (name.isascii() and name.isdigit()) or int(name) not in known:
                     self._strays.add(f"{self._directory}/{topic}/{name}")
 
     def delete(self, topic: str) -> None:

@@ -122,7 +122,7 @@ class FileSystem(ReadableFileSystem, Protocol):
     def remove(self, path: str) -> None: ...
 
     def remove_tree(self, path: str) -> None:
-        """Removes a directory with all it holds; nothing happens where it is absent."""
+        """Removes a directory with all it holds, or a file; nothing happens where it is absent."""
 
     def sync_directory(self, path: str) -> None: ...
 

@@ -288,7 +288,9 @@ class OsFileSystem:
 
     def write(self, path: str, data: Bytes, position: int) -> None:
         # A checkpoint may write very many small files: each call of the system counts here.
-        fd = self._open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        # A pipe that nobody reads is refused, and not waited for.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
+        fd = self._open(path, flags, 0o644)
         try:
             _write(path, fd, data, position)
         finally:
@@ -310,12 +312,14 @@ class OsFileSystem:
     def make_directories(self, path: str, *, sync: bool = True) -> None:
         try:
             os.mkdir(path, 0o755)
-        except FileExistsError:
-            return
         except FileNotFoundError:
             self.make_directories(os.path.dirname(os.path.abspath(path)), sync=sync)
             with contextlib.suppress(FileExistsError):
                 os.mkdir(path, 0o755)
+        except OSError:  # also EACCES or EROFS, where a file system says that of what exists
+            if os.path.isdir(path):
+                return
+            raise
         if sync:
             self.sync_directory(os.path.dirname(os.path.abspath(path)))
 
@@ -329,8 +333,12 @@ class OsFileSystem:
         os.remove(path)
 
     def remove_tree(self, path: str) -> None:
-        with contextlib.suppress(FileNotFoundError):
+        try:
             self._attempt(path, lambda: shutil.rmtree(path))
+        except FileNotFoundError:
+            pass
+        except NotADirectoryError:
+            os.remove(path)
 
     def sync_directory(self, path: str) -> None:
         fd = self._open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -1,7 +1,7 @@
 """The check of ConsumeQueues against the log.
 
 A checkpoint says which rows each queue had. The files must have these rows, equal to those in the
-log. Later rows in a file belong to a flush whose checkpoint was never saved. The next start removes
+log. Later rows in a file belong to a flush whose checkpoint was never saved. The next one removes
 them. They may be torn, but they must belong to that flush.
 """
 

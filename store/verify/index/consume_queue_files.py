@@ -19,7 +19,7 @@ READ_AHEAD_ROWS = 400
 ROWS_AT_ONCE = 1 << 14
 SECTOR_SIZE = 512
 FILE_SIZE_MAX = ROWS_PER_FILE * ROW_SIZE
-EXTRA = "the next start removes it"
+EXTRA = "the next checkpoint of a running node removes it"
 
 
 class QueueFiles:

@@ -36,12 +36,14 @@ from broker.state.commands import (
     encode_commands,
 )
 from broker.state.pop_queues import pack_runs
+from broker.state.state_digests import StateDigests
 from broker.state.state_machine import BrokerStateMachine
 from broker.topics_and_groups import HALF_TOPIC, GroupConfig, TopicConfig, system_topics
 from simulator.engine.disk import SimulatedFileSystem
 from store.errors import DataFormatError
+from store.index.consume_queues import ConsumeQueues
 from store.log.entry import HEADER_SIZE, EntryKind, build_entry
-from store.message.batch import QueueRun, encode_batch
+from store.message.batch import QUEUE_ROW, QueueRun, encode_batch
 from store.message.record import make_pending_message
 from store.message.scheduled_topics import TIMER_TOPIC
 from store.state.machine_state import decode_machine_state
@@ -54,6 +56,7 @@ from store.state.state_digests import (
     pack_reports,
     unpack_reports,
 )
+from tests.store.small_logs import simulated
 from tests.support.search_effort import searching
 
 SEGMENT = 4096
@@ -254,3 +257,21 @@ def test_reports_that_cannot_be_read_are_told(data: bytes) -> None:
 def test_reports_are_read_as_they_were_packed() -> None:
     reports = {"b": report(), "a": b""}
     assert unpack_reports(pack_reports(reports)) == reports
+
+
+def test_a_queue_that_the_table_has_lost_is_not_in_the_digest() -> None:
+    """A checkpoint would not have it either. Another object with its content is the same state."""
+    queues = ConsumeQueues(simulated(1), "/data/consumequeue")
+    table = StateDigests(BrokerStateMachine.open(simulated(1), "/data", SEGMENT), queues).queues
+    for queue_id in range(3):
+        queues.get_or_create("orders", queue_id).append(0, QUEUE_ROW.pack(0, 200, 0))
+    table.begin()
+    whole = table.total()
+    of_topic = queues.of_topic("orders")
+    assert isinstance(of_topic, dict)
+    del of_topic[1]
+    assert [table.total() for _ in range(3)][-1] != whole
+    again = queues.get_or_create("orders", 1)
+    again.append(0, QUEUE_ROW.pack(0, 200, 0))
+    table.dirty[again] = None
+    assert [table.total() for _ in range(3)][-1] == whole

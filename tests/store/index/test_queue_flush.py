@@ -7,6 +7,7 @@ import pytest
 from simulator.engine.disk import Fault, SimulatedFileSystem
 from store.index.consume_queues import BARRIER_QUEUES
 from tests.store.index.small_queues import (
+    DIRECTORY,
     QUEUE,
     ROWS_PER_FILE,
     flush,
@@ -92,3 +93,32 @@ def test_a_directory_is_synced_once_by_a_process() -> None:
     )
     flush(queues)
     assert QUEUE not in synced
+
+
+def test_the_first_flush_over_what_a_dead_process_made_syncs_the_names_of_its_directories() -> None:
+    fs = simulated(7)
+    queues = queues_on(fs)
+    for queue_id in range(BARRIER_QUEUES):
+        queues.get_or_create("orders", queue_id).append(0, rows(0, 1))
+    fs.inject(Fault(1, operations=("sync_all",)))
+    with pytest.raises(OSError, match="Input/output"):
+        flush(queues)
+    again = queues_on(fs)
+    again.restore([])
+    barriers: list[str] = []
+    fs.on_call = lambda operation, path: barriers.append(path) if operation == "sync_all" else None
+    for offset in range(2):
+        again.get_or_create("orders", 0).append(offset, rows(offset, 1))
+        flush(again)
+    assert barriers == [DIRECTORY]
+
+
+@pytest.mark.parametrize("name", ["x", "²", "12"])
+def test_a_file_in_the_place_of_a_queue_is_removed(name: str) -> None:
+    fs = simulated(7)
+    flushed(fs, 1)
+    fs.open(f"{DIRECTORY}/orders/{name}", create=True).close()
+    again = queues_on(fs)
+    again.restore([("orders", 0, 0, 1)])
+    flush(again)
+    assert [path for path in fs.files() if path.startswith(f"{DIRECTORY}/orders/")] == row_files(fs)

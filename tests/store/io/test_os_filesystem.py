@@ -158,6 +158,33 @@ def test_removing_a_tree_that_is_not_there_is_no_error(fs: OsFileSystem, tmp_pat
     assert not fs.exists(f"{tmp_path}/a")
 
 
+def test_removing_a_tree_that_is_a_file_removes_it(fs: OsFileSystem, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    fs.remove_tree(str(tmp_path / "file"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_write_does_not_wait_for_who_reads_a_pipe(fs: OsFileSystem, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="No such device"):
+        fs.write(str(tmp_path / "pipe"), b"rows", 0)
+
+
+@pytest.mark.parametrize("error", [errno.EACCES, errno.EROFS])
+def test_a_directory_that_is_there_needs_no_leave_to_make_it(
+    fs: OsFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    """Some network file systems look at permissions first."""
+
+    def refused(path: str, _mode: int) -> None:
+        raise OSError(error, os.strerror(error), path)
+
+    monkeypatch.setattr(os, "mkdir", refused)
+    fs.make_directories(str(tmp_path))
+    with pytest.raises(OSError, match=os.strerror(error)):
+        fs.make_directories(str(tmp_path / "new"))
+
+
 def test_a_lock_excludes_others_until_it_is_released(fs: OsFileSystem, tmp_path: Path) -> None:
     lock = fs.lock(f"{tmp_path}/lock")
     with pytest.raises(BlockingIOError):
