@@ -35,7 +35,7 @@ KEY_ROW = struct.Struct(">IqI")
 RUN_HEADER = struct.Struct(">qiiB")
 FOOTER = struct.Struct(">IIIIII")
 COPIED_MAX = 32 << 10
-"""Bytes of a run's first record, up to which the compiled loop copies the records into one piece.
+"""Bytes of a run's records, on average, up to which the compiled loop copies them into one piece.
 Larger ones stay parts, so that they are copied once only, as the entry is made."""
 
 # Getters, so that sums over these fields need no loop in Python.
@@ -118,7 +118,8 @@ def encode_batch(
         topic_size, run_count = len(topic_bytes), len(messages)
         headers += (RUN_HEADER.pack(first_offset, queue_id, run_count, topic_size), topic_bytes)
         topic_part = bytes((topic_size,)) + topic_bytes
-        pack = pack_run if messages[0].size <= COPIED_MAX else pack_run_in_python
+        records_size = sum(map(_SIZE, messages))
+        pack = pack_run if records_size <= COPIED_MAX * run_count else pack_run_in_python
         parts, run_rows, run_keys = pack(
             messages, topic_part, queue_id, first_offset, here, stored, store_seconds
         )
@@ -126,7 +127,7 @@ def encode_batch(
         rows.append(run_rows)
         key_rows.append(run_keys)
         count += run_count
-        here += sum(map(_SIZE, messages))
+        here += records_size
     keys_part, runs_part = b"".join(key_rows), b"".join(headers)
     footer = FOOTER.pack(
         here - start,

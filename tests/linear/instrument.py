@@ -28,15 +28,19 @@ def is_decoder(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     return _DECODES.match(function.name) is not None
 
 
+COMPILED = "store.message.compiled"
+
 _PLAIN = frozenset(("super", "locals", "globals", "vars", "dir", "eval", "exec"))
 """Functions that look at the frame of their caller, so they are called as they are."""
 
 
 def install(steps: Steps) -> None:
-    """Modules that are imported from now on count their steps in ``steps``."""
+    """Modules that are imported from now on count their steps in ``steps``. Compiled loops have
+    twins in Python, which are counted."""
     loaded = [name for name in sys.modules if is_instrumented(name)]
     if loaded:
         raise RuntimeError(f"already imported without counting: {loaded}")
+    sys.modules[COMPILED] = None  # type: ignore[assignment]  # so its import fails
     builtins.__steps__ = steps  # type: ignore[attr-defined]  # instrumented code calls it
     sys.meta_path.insert(0, _Finder())
 
