@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from random import SystemRandom
 
 from broker.config.node_config import NodeConfig
@@ -39,6 +40,10 @@ from store.io.descriptor_reserve import DescriptorReserve
 from store.io.os_filesystem import OsFileSystem
 
 log = logging.getLogger("dledger.broker")
+
+NUMPY_SECONDS = 0.5
+"""Pace: after this time a node loads NumPy. It has joined its group by then, as a rule: the import
+holds the interpreter's lock."""
 
 
 async def serve(config: NodeConfig) -> BrokerServer[Broker]:
@@ -81,6 +86,9 @@ def os_environment(
         loop.add_reader(writes.fileno(), writes.completed)
     fs = OsFileSystem(writes, DescriptorReserve())
     executors = Executors(*(ThreadExecutor(loop, name) for name in ("log", "reads", "background")))
+    # Keys are sorted by NumPy. Loaded later, it might find no free descriptor.
+    load_numpy = partial(import_module, "numpy")
+    loop.call_later(NUMPY_SECONDS, executors.background.submit, load_numpy, lambda *_: None)
 
     make_ingest, make_delivery, end_tracing = _flows(config)
 

@@ -166,7 +166,7 @@ def tune_interpreter() -> None:
     microseconds, but while the event loop is busy they wait for a whole switch interval (5 ms by
     default). Messages are too short-lived for a collection after every 700 objects.
 
-    NumPy is imported when the first keys are sorted. It would start a thread of linear algebra for
+    NumPy is imported a little later. It would start a thread of linear algebra for
     each core, and each would spin for a while.
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
