@@ -54,10 +54,11 @@ class QueuesFlush:
         ]
         if not new:
             return
-        # The barrier also covers the names of directories that a dead process left without a sync.
-        few = len(new) < BARRIER_QUEUES and not self._strays
+        few = len(new) < BARRIER_QUEUES
         written = {queue: queue.write_until(end, sync=few) for queue, end in new}
-        if not few:
+        if few:
+            self._sync_names(written)
+        else:
             self._fs.sync_all(self._directory)
         # Other tails are taken now, because the scrub may have replaced some since the flush began.
         tails = (
@@ -69,6 +70,14 @@ class QueuesFlush:
             [each for each in tails if each[2].position >= 0],
         )
         self._written = written
+
+    def _sync_names(self, written: Iterable[ConsumeQueue]) -> None:
+        """Those of directories that a dead process may have made without a sync."""
+        taken_over = [queue.directory for queue in written if queue.directory in self._strays]
+        for topic in sorted({path.rpartition("/")[0] for path in taken_over}):
+            self._fs.sync_directory(topic)
+        if taken_over:
+            self._fs.sync_directory(self._directory)
 
     def finish(self) -> None:
         """Frees the memory of the rows. Event loop."""

@@ -33,6 +33,7 @@ COMMAND_SECONDS = 120.0
 END_SECONDS = 30.0
 LEVEL_SECONDS = 120.0
 LOOK_AGAIN_SECONDS = 0.05
+CHANGING = b"another change of the members is under way"
 SEGMENT_SIZE = 8 << 20
 
 
@@ -151,8 +152,14 @@ class RunningCluster:
     def run(
         self, *arguments: str, stdin: bytes = b"", code: int = 0
     ) -> subprocess.CompletedProcess[bytes]:
-        """As :meth:`dledger`, in bytes."""
-        done = command_starter().run(arguments, self.environment, stdin, COMMAND_SECONDS)
+        """As :meth:`dledger`, in bytes. A group that has just started may still note its disks,
+        which is a change of its members: another one is tried again."""
+        ends_at = time.monotonic() + LEVEL_SECONDS
+        while True:
+            done = command_starter().run(arguments, self.environment, stdin, COMMAND_SECONDS)
+            if CHANGING not in done.stderr or time.monotonic() > ends_at:
+                break
+            time.sleep(LOOK_AGAIN_SECONDS)
         assert done.returncode == code, (done.stderr + done.stdout).decode(errors="replace")
         return done
 

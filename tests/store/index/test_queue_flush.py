@@ -105,12 +105,14 @@ def test_the_first_flush_over_what_a_dead_process_made_syncs_the_names_of_its_di
         flush(queues)
     again = queues_on(fs)
     again.restore([])
-    barriers: list[str] = []
-    fs.on_call = lambda operation, path: barriers.append(path) if operation == "sync_all" else None
+    synced: list[str] = []
+    fs.on_call = lambda operation, path: (
+        synced.append(path) if operation == "sync_directory" and path in QUEUE else None
+    )
     for offset in range(2):
         again.get_or_create("orders", 0).append(offset, rows(offset, 1))
         flush(again)
-    assert barriers == [DIRECTORY]
+    assert synced == [QUEUE, f"{DIRECTORY}/orders", DIRECTORY]
 
 
 @pytest.mark.parametrize("name", ["x", "²", "12"])
