@@ -185,6 +185,7 @@ class BrokerStateMachine:
 
     def restore(self, state: bytes | None) -> None:
         """See :class:`~dledger.node.state_machine.StateMachine`."""
+        self._trimmed = {}  # these were other queues
         if state is None:
             self._queues.restore(())
             self.keys.restore(0)
