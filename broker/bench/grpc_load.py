@@ -22,7 +22,7 @@ import grpc
 import orjson
 
 from broker.bench.process_usage import cpu_seconds
-from broker.bench.results import Round
+from broker.bench.results import Round, percentiles_ms
 from broker.grpc.protocol import definition_pb2 as df
 from broker.grpc.protocol import service_pb2 as pb
 
@@ -161,15 +161,15 @@ async def measure(job: GrpcJob) -> list[Round]:
                 raise RuntimeError("all messages have been received: a shorter round needs fewer")
             client_cpu = time.process_time() - client_cpu
             server_cpu = cpu_seconds(job.pids) - server_cpu
-            latencies = sorted(load.latencies)
+            p50, p99 = percentiles_ms(load.latencies, 0.5, 0.99)
             rounds.append(
                 Round(
                     messages,
                     seconds,
                     client_cpu,
                     server_cpu,
-                    1000 * latencies[len(latencies) // 2],
-                    1000 * latencies[len(latencies) * 99 // 100],
+                    p50,
+                    p99,
                 )
             )
     return rounds

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from broker.bench.jobs import FillJob, FloorJob, LoadShape, ProduceJob
 from broker.bench.process_usage import usage
-from broker.bench.results import Round
+from broker.bench.results import Round, percentiles_ms
 from broker.client.message import Message, SendResult
 from broker.client.producer.producer import Producer
 
@@ -47,7 +47,7 @@ async def _round(load: Load, job: ProduceJob | FloorJob) -> Round:
     seconds = time.perf_counter() - began
     client_cpu = time.process_time() - client_cpu
     servers = usage(job.pids).since(servers)
-    p50, p99 = percentiles_ms(load.latencies)
+    p50, p99 = percentiles_ms(load.latencies, 0.5, 0.99)
     return Round(
         messages,
         seconds,
@@ -58,12 +58,6 @@ async def _round(load: Load, job: ProduceJob | FloorJob) -> Round:
         messages * job.size,
         servers.written_bytes,
     )
-
-
-def percentiles_ms(seconds: Sequence[float]) -> tuple[float, float]:
-    """The median and the 99th percentile, in milliseconds, of at least one duration."""
-    in_order = sorted(seconds)
-    return 1000 * in_order[len(in_order) // 2], 1000 * in_order[len(in_order) * 99 // 100]
 
 
 async def fill(producer: Producer, job: FillJob, rng: Random) -> None:

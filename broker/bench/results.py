@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -36,6 +36,8 @@ class Round:
 class SteadyRound:
     """A part of a steady load. Latencies count from the moment at which a message was due."""
 
+    began_at: float
+    """By the monotonic clock, which all processes share, in seconds."""
     messages: int
     seconds: float
     p50_ms: float
@@ -49,12 +51,35 @@ class SteadyRound:
 
 
 @dataclass(frozen=True, slots=True)
+class DiskLatencies:
+    """Of bare synced writes, in milliseconds; zeros if there was none."""
+
+    p50_ms: float
+    p999_ms: float
+    longest_ms: float
+
+    @classmethod
+    def of(cls, seconds: Sequence[float]) -> DiskLatencies:
+        p50, p999, longest = percentiles_ms(seconds or [0.0], 0.5, 0.999, 1.0)
+        return cls(p50, p999, longest)
+
+
+def percentiles_ms(seconds: Iterable[float], *shares: float) -> list[float]:
+    """For each share the least duration that so many do not exceed, in milliseconds. There must be
+    at least one duration."""
+    in_order = sorted(seconds)
+    return [1000 * in_order[int((len(in_order) - 1) * share)] for share in shares]
+
+
+@dataclass(frozen=True, slots=True)
 class SteadyLoad:
     """Rates are messages a second."""
 
     peak: float
     rate: float
     rounds: Sequence[SteadyRound]
+    disk: Sequence[DiskLatencies]
+    """The baseline of each round: bare writes meanwhile."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -15,7 +15,7 @@ from random import Random
 
 from broker.bench.jobs import SteadyJob
 from broker.bench.process_usage import memory_bytes, usage
-from broker.bench.results import SteadyRound
+from broker.bench.results import SteadyRound, percentiles_ms
 from broker.client.errors import ClientError
 from broker.client.message import Message, SendResult
 from broker.client.producer.producer import Producer
@@ -43,18 +43,15 @@ async def _round(producer: Producer, job: SteadyJob, body: bytes) -> SteadyRound
     seconds = time.perf_counter() - began
     client_cpu = time.process_time() - client_cpu
     servers = usage(job.pids).since(servers)
-    in_order = sorted(load.latencies)
-
-    def at(share: float) -> float:
-        return 1000 * in_order[int((len(in_order) - 1) * share)]
-
+    p50, p99, p999, longest = percentiles_ms(load.latencies, 0.5, 0.99, 0.999, 1.0)
     return SteadyRound(
-        len(in_order),
+        began,
+        len(load.latencies),
         seconds,
-        at(0.5),
-        at(0.99),
-        at(0.999),
-        at(1.0),
+        p50,
+        p99,
+        p999,
+        longest,
         servers.cpu_seconds,
         client_cpu,
         memory_bytes(job.pids),

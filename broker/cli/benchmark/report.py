@@ -61,8 +61,14 @@ def print_measured(measured: Measured, baseline: Measured | None) -> None:
 
 def _print_steady(load: SteadyLoad) -> None:
     print(f"steady: {load.rate:,.0f} messages a second; the peak is {load.peak:,.0f}")
+    print(
+        "DISK: synced writes of 4 KiB meanwhile, a hundred a second; if they wait, so do messages"
+    )
     print_table(
-        ("ROUND", "MSG/S", "P50 MS", "P99 MS", "P99.9 MS", "LONGEST", "SERVERS", "MEMORY MIB"),
+        (
+            *("ROUND", "MSG/S", "P50 MS", "P99 MS", "P99.9 MS", "LONGEST", "SERVERS", "MEMORY MIB"),
+            *("DISK P50", "P99.9", "LONGEST"),
+        ),
         [
             (
                 f"{number}",
@@ -73,8 +79,9 @@ def _print_steady(load: SteadyLoad) -> None:
                 _number(each.longest_ms),
                 f"{each.server_cpu_seconds * CPU_MESSAGES / each.messages:.2f}",
                 f"{each.memory_bytes / MIB:,.0f}",
+                *map(_number, (disk.p50_ms, disk.p999_ms, disk.longest_ms)),
             )
-            for number, each in enumerate(load.rounds, 1)
+            for number, (each, disk) in enumerate(zip(load.rounds, load.disk, strict=True), 1)
         ],
     )
 

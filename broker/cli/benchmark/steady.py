@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from broker.bench.disk_probe import DiskProbe
 from broker.bench.jobs import LoadShape, SteadyJob
 from broker.bench.results import SteadyLoad, summarise
 from broker.cli.benchmark.measured import Bench, say
@@ -11,6 +12,8 @@ from broker.cli.benchmark.measured import Bench, say
 SHARE = 0.8
 PEAK = LoadShape(1, 256)
 WARM_UP_SECONDS = 2.0
+PEAK_ROUNDS_MAX, PEAK_SECONDS_MAX = 5, 5.0
+"""However long the steady load is."""
 LOG_SIZE_MAX = 1 << 30
 """Of the cluster's nodes, in bytes, so that segments roll and expire all the time."""
 FULL_ROUNDS, FULL_SECONDS = 30, 60.0
@@ -18,18 +21,26 @@ FULL_ROUNDS, FULL_SECONDS = 30, 60.0
 
 def measure_steady(bench: Bench, *, full: bool) -> None:
     """Measures the peak of single messages in a closed loop, and then 80 % of it in an open one.
-    ``full``: for half an hour."""
+    ``full``: for half an hour. Does nothing to a cluster that the benchmark did not make."""
+    if bench.own is None:
+        return
     topic = bench.new_topic()
     say(f"{bench.measured.title}: {PEAK.name}, the peak")
-    peak = summarise(
-        PEAK.name, bench.client.measure(bench.produce_job((topic,), PEAK, WARM_UP_SECONDS))
-    )
-    rate = SHARE * peak.messages_per_second
     request = bench.request
+    peak_job = replace(
+        bench.produce_job((topic,), PEAK, WARM_UP_SECONDS),
+        seconds=min(request.seconds, PEAK_SECONDS_MAX),
+        rounds=min(request.rounds, PEAK_ROUNDS_MAX),
+    )
+    peak = summarise(PEAK.name, bench.client.measure(peak_job))
+    rate = SHARE * peak.messages_per_second
     if full:
         request = replace(request, rounds=FULL_ROUNDS, seconds=FULL_SECONDS)
     say(f"{bench.measured.title}: {rate:,.0f} messages a second")
     job = SteadyJob(
         (topic,), request.size, rate, WARM_UP_SECONDS, request.seconds, request.rounds, bench.pids
     )
-    bench.measured.steady = SteadyLoad(peak.messages_per_second, rate, bench.client.steady(job))
+    with DiskProbe(bench.own.directory) as probe:
+        rounds = bench.client.steady(job)
+    disk = [probe.latencies(each) for each in rounds]
+    bench.measured.steady = SteadyLoad(peak.messages_per_second, rate, rounds, disk)

@@ -7,7 +7,7 @@ import pytest
 from broker.bench.failover import FailoverResult
 from broker.bench.growth import Curve, Point
 from broker.bench.jobs import LoadShape
-from broker.bench.results import Round, SteadyLoad, SteadyRound, Summary
+from broker.bench.results import DiskLatencies, Round, SteadyLoad, SteadyRound, Summary
 from broker.cli.benchmark.measured import LOAD_SHAPES, Measured, Request
 from broker.cli.benchmark.report import print_measured, ratios
 
@@ -39,7 +39,8 @@ def test_every_result_stands_beside_its_baseline(capsys: pytest.CaptureFixture[s
         steady=SteadyLoad(
             50_000.0,
             40_000.0,
-            [SteadyRound(80_000, 2.0, 1.5, 7.0, 12.25, 31.0, 1.6, 0.8, 400 << 20)],
+            [SteadyRound(7.0, 80_000, 2.0, 1.5, 7.0, 12.25, 31.0, 1.6, 0.8, 400 << 20)],
+            [DiskLatencies(0.25, 5.5, 151.5)],
         ),
     )
     print_measured(measured, Measured(1, rounds={"batches": [round_of(600, 0.5)]}))
@@ -53,6 +54,7 @@ def test_every_result_stands_beside_its_baseline(capsys: pytest.CaptureFixture[s
     assert " 3.90" in said
     assert "steady: 40,000 messages a second; the peak is 50,000" in said
     assert "12.25" in said
+    assert "151.50" in said
 
 
 def test_what_security_costs_is_told_of_medians(capsys: pytest.CaptureFixture[str]) -> None:
