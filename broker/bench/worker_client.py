@@ -43,6 +43,11 @@ class LoadClient:
             raise LoadError("the process that makes the load has no pipes")
         self._process, self._jobs, self._answers = process, process.stdin, process.stdout
 
+    @property
+    def pid(self) -> int:
+        """The pid of the worker."""
+        return self._process.pid
+
     def __enter__(self) -> LoadClient:
         return self
 

@@ -1,0 +1,37 @@
+"""A sample counts for the folder of the innermost function of this project."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.bench.step_cost import BESIDES, EVENT_LOOP, by_room, room_of
+
+LOOP = "main (broker/cli/main.py:9);run (dledger/node/x.py:1);Runner.run (asyncio/runners.py:118)"
+CHECKPOINT = "_run (dledger/node/executor.py:106);save (dledger/node/checkpointer.py:7)"
+
+
+@pytest.mark.parametrize(
+    ("stack", "room"),
+    [
+        (LOOP, EVENT_LOOP),
+        (f"{LOOP};buffer_updated (dledger/wire/websocket_frames.py:9)", "dledger/wire"),
+        (
+            f"{LOOP};take (/x/broker/ingest/ingest.py:3);packb (msgpack/__init__.py:3)",
+            "broker/ingest",
+        ),
+        (
+            f"{CHECKPOINT};pwrite (store/io/os_filesystem.py:9)",
+            "checkpoints, durable mark, room ahead",
+        ),
+        ("_bootstrap (threading.py:1)", BESIDES),
+        ("<module> (.venv/bin/dledger:8)", BESIDES),
+    ],
+)
+def test_a_sample_counts_for_a_room(stack: str, room: str) -> None:
+    assert room_of(stack) == room
+
+
+def test_cpu_time_is_divided_by_samples() -> None:
+    lines = [f"{LOOP} 3", "a (store/log/segment.py:1) 1"]
+    assert by_room(lines, 8.0) == {EVENT_LOOP: 6.0, "store/log": 2.0}
+    assert by_room([], 8.0) == {}
