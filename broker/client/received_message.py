@@ -30,14 +30,9 @@ from store.message.compressed_body import (
     decompress_body,
 )
 from store.message.properties import TAGS, decode_properties, find_property
-from store.message.record import RECORD_FIXED_SIZE, MessageRecord, decode_record
+from store.message.record import MessageRecord, decode_record
+from store.message.record_places import PLACE, find_records
 
-SYS_FLAG_HOSTS_V6 = 0x30
-
-_BOUNDS = Struct(">i16xq8xi44xi")
-"""Size, queue offset, sysFlag and body size of a record with IPv4 hosts, up to byte 88."""
-
-_CRC = Struct(">8xi")
 _I32 = Struct(">i")
 
 TagFilter: TypeAlias = frozenset[bytes] | None
@@ -153,10 +148,6 @@ class _Undecoded(ReceivedMessage):
         return self.raw_body
 
 
-_Place: TypeAlias = tuple[int, int, int, int, int]
-"""A record: queue offset, start, start of the body, end of the body, sysFlag."""
-
-
 class PulledBatch:
     """The messages of one answer to a pull, of one queue, in order."""
 
@@ -171,18 +162,27 @@ class PulledBatch:
         """
         self.queue = queue
         self._body = body
-        self._places = _places(body)
+        self._places, end = find_records(body)
+        if end != len(body):
+            raise CorruptRecordError(f"byte {end} of {len(body)} of a pull: no record begins here")
         self.next_offset = next_offset
         """The offset of the next pull; filtered messages may lie before it."""
         if tags is not None:
-            self._places = [place for place in self._places if _tag(body, place) in tags]
+            self._places = b"".join(
+                PLACE.pack(*place)
+                for place in PLACE.iter_unpack(self._places)
+                if _tag(body, start=place[1], topic=place[3]) in tags
+            )
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._places) // PLACE.size
 
     def offset_after(self, count: int) -> int:
         """The offset behind the first ``count`` messages."""
-        return self._places[count][0] if count < len(self._places) else self.next_offset
+        if count >= len(self):
+            return self.next_offset
+        offset: int = PLACE.unpack_from(self._places, count * PLACE.size)[0]
+        return offset
 
     @property
     def size(self) -> int:
@@ -191,8 +191,8 @@ class PulledBatch:
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
         queue, view = self.queue, memoryview(self._body)
-        for place in self._places:
-            yield ReceivedMessage(queue, place[0], view, place[1])
+        for offset, start, *_ in PLACE.iter_unpack(self._places):
+            yield ReceivedMessage(queue, offset, view, start)
 
     def bodies(self, *, verify: bool = True) -> Iterator[Bytes]:
         """The bodies, in order, as views unless they are compressed.
@@ -201,37 +201,15 @@ class PulledBatch:
         Without ``verify``, checksums are not compared.
         """
         view = memoryview(self._body)
-        read_crc = _CRC.unpack_from
-        for queue_offset, start, body_start, body_end, sys_flag in self._places:
-            body = view[body_start:body_end]
-            if verify and crc32(body) & 0x7FFFFFFF != read_crc(view, start)[0]:
+        for queue_offset, _, start, end, sys_flag, body_crc in PLACE.iter_unpack(self._places):
+            body = view[start:end]
+            if verify and crc32(body) & 0x7FFFFFFF != body_crc:
                 raise CorruptRecordError(f"the body CRC of offset {queue_offset} does not match")
             yield decompressed(body, sys_flag) if sys_flag & SYS_FLAG_COMPRESSED else body
 
 
-def _places(body: bytes) -> list[_Place]:
-    places: list[_Place] = []
-    add, unpack, head_size = places.append, _BOUNDS.unpack_from, _BOUNDS.size
-    start, total = 0, len(body)
-    last_start = total - RECORD_FIXED_SIZE
-    while start <= last_start:
-        size, queue_offset, sys_flag, body_size = unpack(body, start)
-        body_start = start + head_size
-        if sys_flag & SYS_FLAG_HOSTS_V6:
-            body_start += 12 * (sys_flag & SYS_FLAG_HOSTS_V6).bit_count()
-            body_size = int.from_bytes(body[body_start - 4 : body_start], "big")
-        body_end = body_start + body_size
-        if not body_start <= body_end < start + size <= total:
-            break
-        add((queue_offset, start, body_start, body_end, sys_flag))
-        start += size
-    if start != total:
-        raise CorruptRecordError(f"byte {start} of {total} of a pull: no record begins here")
-    return places
-
-
-def _tag(body: bytes, place: _Place) -> bytes:
-    start, topic = place[1], place[3]
+def _tag(body: bytes, *, start: int, topic: int) -> bytes:
+    """The tag of the record at ``start`` whose topic's length stands at ``topic``."""
     (size,) = _I32.unpack_from(body, start)
     return find_property(body[topic + 1 + body[topic] + 2 : start + size], TAGS) or b""
 

@@ -1,9 +1,10 @@
-/* The module store.message.compiled: the two loops over the messages of an entry.
+/* The module store.message.compiled: the loops over the messages of an entry and of a pull.
  *
  * For valid messages each function does what its twin in Python does, which is used where this
  * module is not built: `pack_run` that of store/message/batch.py, `take_alike` that of
- * broker/ingest/batch_body.py. The layouts stand there. It refuses what is not valid, where the twin
- * may write it. tests/store/message/test_compiled.py and
+ * broker/ingest/batch_body.py, `find_records` that of store/message/record_places.py. The layouts
+ * stand there. `pack_run` refuses what is not valid, where the twin may write it.
+ * tests/store/message/test_compiled.py, tests/store/message/test_record_places.py and
  * tests/broker/ingest/test_compiled_batch_body.py compare the twins, and store/message/twins.py
  * does at each start: a module that was built of other sources is not used.
  *
@@ -40,7 +41,13 @@ PyDoc_STRVAR(take_alike_doc,
 "take_alike(messages, data, start, messages_max, origin, template)\n--\n\n"
 "Adds the messages that are alike; where the others begin. See broker/ingest/batch_body.py.");
 
+PyDoc_STRVAR(find_records_doc,
+"find_records(data)\n--\n\n"
+"The places of records, and the byte behind them; see store/message/record_places.py.");
+
 static PyMethodDef methods[] = {
+    {"find_records", (PyCFunction)(void (*)(void))dledger_find_records, METH_FASTCALL,
+     find_records_doc},
     {"pack_run", (PyCFunction)(void (*)(void))dledger_pack_run, METH_FASTCALL, pack_run_doc},
     {"take_alike", (PyCFunction)(void (*)(void))dledger_take_alike, METH_FASTCALL, take_alike_doc},
     {NULL, NULL, 0, NULL},

@@ -1,6 +1,7 @@
 from store.io.filesystem import Bytes
 from store.message.record import PendingMessage
 
+def find_records(data: bytes, /) -> tuple[bytes, int]: ...
 def pack_run(
     messages: list[PendingMessage],
     topic_part: bytes,

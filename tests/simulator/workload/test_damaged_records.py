@@ -12,6 +12,7 @@ from simulator.faults.schedule import Action
 from simulator.worlds.registry import ASKING, BROKERS, WAITING, Run
 from store.errors import CorruptRecordError
 from store.message.record import MessageRecord, decode_record
+from store.message.record_places import find_records
 
 
 def spoil(monkeypatch: pytest.MonkeyPatch, is_bad: Callable[[int], bool]) -> None:
@@ -38,13 +39,12 @@ def test_a_damaged_record_breaks_a_promise(world: str, monkeypatch: pytest.Monke
 def test_an_answer_that_is_no_records_breaks_a_promise(
     world: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    split = received_message._places
     answers = count(1)
 
-    def places(body: bytes) -> list[received_message._Place]:
-        return split(body[1:] if next(answers) == 9 else body)
+    def find(body: bytes) -> tuple[bytes, int]:
+        return find_records(body[1:] if next(answers) == 9 else body)
 
-    monkeypatch.setattr(received_message, "_places", places)
+    monkeypatch.setattr(received_message, "find_records", find)
     outcome = Run(3, world, seconds=4.0, schedule=[]).play()
     assert outcome.violation is not None
     assert "cannot read an answer: " in outcome.violation
