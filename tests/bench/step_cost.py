@@ -2,8 +2,8 @@
 
 ``python -m tests.bench.step_cost [DIRECTORY]`` starts three nodes, sends messages, and samples the
 stacks of the leader, of a follower and of the client meanwhile. It needs py-spy on the path
-(``pip install py-spy``), and leaves a file of stacks for each process in DIRECTORY, from which
-https://www.speedscope.app or flamegraph.pl draw a flame graph.
+(``pip install py-spy``). Under each table stands the flame graph of the leader as a tree: functions
+below those that call them. Files of all stacks stay in DIRECTORY, for a program that draws.
 
 A sample counts for the innermost function of this project, so what a library does counts for its
 caller. Shares of samples are turned into time by the CPU time of the process.
@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -34,6 +34,9 @@ SAMPLES_A_SECOND = 400
 
 ROOMS = {"broker", "dledger", "store"}
 CHECKPOINTS = "dledger/node/checkpointer.py"
+BASES = ("Runner.run", "ThreadExecutor._run")
+CHAIN_SHARE = 0.97
+WIDTH = 110
 EVENT_LOOP, BESIDES = "event loop: sockets, timers", "Python and libraries besides"
 
 
@@ -54,6 +57,58 @@ def room_of(stack: str) -> str:
             if part in ROOMS and place + 2 < len(parts):
                 return "/".join(parts[place : place + 2])
     return BESIDES
+
+
+class Calls:
+    """A function in a tree of calls, with the samples of it and of all that it calls."""
+
+    def __init__(self) -> None:
+        self.samples = 0
+        self.callees: dict[str, Calls] = {}
+
+    def add(self, functions: Sequence[str], samples: int) -> None:
+        """A stack below this function."""
+        called = self
+        called.samples += samples
+        for function in functions:
+            called = called.callees.setdefault(function, Calls())
+            called.samples += samples
+
+    def lines(self, least: int, depth: int = 0) -> Iterator[tuple[int, int, str]]:
+        """Depth, samples and name of each function that has ``least`` samples, callers first. Those
+        that do little but call one other stand in its line."""
+        ordered = sorted(self.callees.items(), key=lambda item: -item[1].samples)
+        for function, calls in ordered:
+            if calls.samples < least:
+                return
+            name, last = function, calls
+            while last.callees:
+                callee, most = max(last.callees.items(), key=lambda item: item[1].samples)
+                if most.samples < CHAIN_SHARE * calls.samples:
+                    break
+                name, last = f"{name} > {callee}", most
+            yield depth, calls.samples, name
+            yield from last.lines(least, depth + 1)
+
+
+def call_tree(stacks: Iterable[str]) -> Calls:
+    """The calls in stacks, from below the event loop, or a thread's first function, on."""
+    tree = Calls()
+    for line in stacks:
+        stack, _, count = line.rpartition(" ")
+        functions = [frame.partition(" (")[0] for frame in stack.split(";")]
+        for base in BASES:
+            if base in functions:
+                functions = functions[functions.index(base) :]
+        tree.add(functions, int(count))
+    return tree
+
+
+def print_tree(tree: Calls) -> None:
+    """Shares of all samples, of those that have one in fifty at least."""
+    for depth, samples, name in tree.lines(max(1, tree.samples // 50)):
+        text = f"{100 * samples / tree.samples:5.1f} %  {'  ' * depth}{name}"
+        print(text if len(text) <= WIDTH else f"{text[: WIDTH - 3]}...")
 
 
 def by_room(stacks: Iterable[str], cpu_micros: float) -> dict[str, float]:
@@ -77,8 +132,9 @@ def sampled(pid: int, output: Path) -> subprocess.Popen[bytes]:
     )
 
 
-def measure(shape: LoadShape, directory: Path) -> dict[str, Mapping[str, float]]:
-    """For the leader, a follower and the client: the microseconds of a message by room."""
+def measure(shape: LoadShape, directory: Path) -> tuple[dict[str, Mapping[str, float]], Calls]:
+    """For the leader, a follower and the client: the microseconds of a message by room. And the
+    calls of the leader."""
     with (
         temporary_cluster(directory, 3, "sync") as cluster,
         LoadClient(str(cluster.namesrv), admin_of(cluster)) as client,
@@ -101,12 +157,11 @@ def measure(shape: LoadShape, directory: Path) -> dict[str, Mapping[str, float]]
             each.wait()
     servers = sorted((pid for pid in pids if pids[pid] == "server"), key=used.__getitem__)
     named = {"leader": servers[-1], "follower": servers[-2], "client": client.pid}
-    return {
-        name: by_room(
-            stacks[pid].read_text(encoding="utf-8").splitlines(), 1e6 * used[pid] / done.messages
-        )
-        for name, pid in named.items()
+    lines = {name: stacks[pid].read_text("utf-8").splitlines() for name, pid in named.items()}
+    costs: dict[str, Mapping[str, float]] = {
+        name: by_room(lines[name], 1e6 * used[pid] / done.messages) for name, pid in named.items()
     }
+    return costs, call_tree(lines["leader"])
 
 
 def print_costs(name: str, costs: Mapping[str, Mapping[str, float]]) -> None:
@@ -126,7 +181,10 @@ def main(directory: Path) -> None:
     if shutil.which("py-spy") is None:
         sys.exit("step_cost needs py-spy on the path: pip install py-spy")
     for shape in LOAD_SHAPES:
-        print_costs(shape.name, measure(shape, directory))
+        costs, leader = measure(shape, directory)
+        print_costs(shape.name, costs)
+        print("\nof the leader's CPU time:")
+        print_tree(leader)
 
 
 if __name__ == "__main__":

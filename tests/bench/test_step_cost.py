@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.bench.step_cost import BESIDES, EVENT_LOOP, by_room, room_of
+from tests.bench.step_cost import BESIDES, EVENT_LOOP, by_room, call_tree, room_of
 
 LOOP = "main (broker/cli/main.py:9);run (dledger/node/x.py:1);Runner.run (asyncio/runners.py:118)"
 CHECKPOINT = "_run (dledger/node/executor.py:106);save (dledger/node/checkpointer.py:7)"
@@ -35,3 +35,22 @@ def test_cpu_time_is_divided_by_samples() -> None:
     lines = [f"{LOOP} 3", "a (store/log/segment.py:1) 1"]
     assert by_room(lines, 8.0) == {EVENT_LOOP: 6.0, "store/log": 2.0}
     assert by_room([], 8.0) == {}
+
+
+def test_functions_stand_below_those_that_call_them() -> None:
+    tree = call_tree(
+        [
+            f"{LOOP};received (a.py:1);decode (b.py:1) 6",
+            f"{LOOP};received (a.py:1);decode (b.py:1);crc (b.py:3) 1",
+            f"{LOOP};received (a.py:1);answer (c.py:2) 2",
+            f"{LOOP} 1",
+            "_bootstrap (threading.py:1);ThreadExecutor._run (e.py:5);write (d.py:5) 10",
+        ]
+    )
+    assert list(tree.lines(2)) == [
+        (0, 10, "Runner.run"),
+        (1, 9, "received"),
+        (2, 7, "decode"),
+        (2, 2, "answer"),
+        (0, 10, "ThreadExecutor._run > write"),
+    ]
