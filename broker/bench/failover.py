@@ -14,19 +14,22 @@ PAUSE_SECONDS = 1.0
 @dataclass(frozen=True, slots=True)
 class FailoverResult:
     """Milliseconds to the next acknowledgement, all values in order: from the kill of the leader;
-    from the moment when it stopped answering without closing its connections; and from the restart
-    of a group whose nodes were all killed.
+    from the moment when it stopped answering without closing its connections; from the command
+    that restarts a group whose nodes were all killed; and from the start of the first of these
+    nodes' processes, to a hundredth of a second.
     """
 
     leader_killed_ms: Sequence[float]
     leader_silent_ms: Sequence[float]
     all_killed_ms: Sequence[float]
+    all_started_ms: Sequence[float]
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {
             "leader_killed_median_ms": statistics.median(self.leader_killed_ms),
             "leader_silent_median_ms": statistics.median(self.leader_silent_ms),
             "all_killed_median_ms": statistics.median(self.all_killed_ms),
+            "all_started_median_ms": statistics.median(self.all_started_ms),
         }
 
 

@@ -68,7 +68,13 @@ def percentiles_ms(seconds: Iterable[float], *shares: float) -> list[float]:
     """For each share the least duration that so many do not exceed, in milliseconds. There must be
     at least one duration."""
     in_order = sorted(seconds)
-    return [1000 * in_order[int((len(in_order) - 1) * share)] for share in shares]
+    return [1000 * percentile(in_order, share) for share in shares]
+
+
+def percentile(values: Iterable[float], share: float) -> float:
+    """The least of the values that so many do not exceed."""
+    in_order = sorted(values)
+    return in_order[int((len(in_order) - 1) * share)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from broker.cli.local_cluster.managed_processes import DLEDGER, end_processes
 from broker.cli.local_cluster.readiness import wait_until_serving
 from broker.cli.terminal.command_error import CommandError
 
-LEADER_ROUNDS = 10
+LEADER_ROUNDS, LEADER_ROUNDS_FULL = 10, 100
 SILENT_ROUNDS = 5
 ALL_ROUNDS = 3
 
@@ -27,12 +27,15 @@ def measure_failovers(bench: Bench) -> None:
     """Kills leaders, pauses leaders so that their connections stay open, and kills whole groups."""
     with _disturbing(bench) as faults:
         say("killing leaders")
-        killed = faults.waits(faults.kill_leader, LEADER_ROUNDS)
+        rounds = LEADER_ROUNDS_FULL if bench.request.full else LEADER_ROUNDS
+        killed = faults.waits(faults.kill_leader, rounds)
         say("silencing leaders")
         silent = faults.waits(faults.silence_leader, SILENT_ROUNDS)
         say("killing all")
         all_killed = faults.waits(faults.kill_all, ALL_ROUNDS)
-    bench.measured.failover = FailoverResult(killed, silent, all_killed)
+        delays = zip(all_killed, faults.start_delays_ms, strict=True)
+        started = [wait - delay for wait, delay in delays]
+    bench.measured.failover = FailoverResult(killed, silent, all_killed, started)
 
 
 def restart_ms(bench: Bench) -> float:
@@ -69,6 +72,10 @@ class Faults:
         self._brokers = [node.process for node in cluster.nodes.values()]
         self._started: list[subprocess.Popen[bytes]] = []
         self._silent: int | None = None
+        self._restarted_at: float | None = None
+        self.start_delays_ms: list[float] = []
+        """For each time that all were killed: from the command that starts them to the first
+        process. The command itself has to start first."""
 
     def waits(self, disturb: Disturb, rounds: int) -> list[float]:
         """The milliseconds to the next acknowledgement, for each round."""
@@ -94,7 +101,7 @@ class Faults:
     def kill_all(self) -> float:
         """Kills every broker and starts all again."""
         end_processes(self._brokers, kill=True)
-        moment = time.perf_counter()
+        self._restarted_at = moment = time.perf_counter()
         self._start_missing()
         return moment
 
@@ -121,9 +128,17 @@ class Faults:
             command = [*DLEDGER, "start", *missing, "--data", str(self._cluster.directory)]
             self._started.append(subprocess.Popen(command, stdout=subprocess.DEVNULL))
 
+    def _note_starts(self) -> None:
+        moment, self._restarted_at = self._restarted_at, None
+        if moment is not None:
+            starts = [each.started_at for each in self._brokers]
+            first = min((at for at in starts if at is not None), default=moment)
+            self.start_delays_ms.append(1000 * max(0.0, first - moment))
+
     def _repair(self) -> None:
         """Restarts missing brokers, and waits until the cluster serves, as before each round."""
         self._let_go_on()
+        self._note_starts()
         if not self._started:
             self._start_missing()
         while self._started:

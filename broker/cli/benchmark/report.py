@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from broker.bench.failover import FailoverResult
 from broker.bench.growth import MIB, Curve
-from broker.bench.results import CPU_MESSAGES, SteadyLoad, Summary
+from broker.bench.results import CPU_MESSAGES, SteadyLoad, Summary, percentile
 from broker.cli.benchmark.measured import Measured
 from broker.cli.terminal.output import print_table
 
@@ -14,7 +14,11 @@ FAILOVERS = (
     ("leader killed, to the next acknowledgement", "leader_killed"),
     ("leader silent, to the next acknowledgement", "leader_silent"),
     ("all killed, from their restart to the next acknowledgement", "all_killed"),
+    ("all killed, from the start of their processes", "all_started"),
 )
+
+LISTED_MAX = 20
+"""Of so many waits each is printed."""
 
 
 def ratios(these: Iterable[Summary], those: Iterable[Summary]) -> dict[str, float]:
@@ -106,8 +110,11 @@ def _print_cost(secured: Measured, without: Measured) -> None:
 def _print_failover(failover: FailoverResult) -> None:
     result = failover.to_json()
     for title, key in FAILOVERS:
-        values = " ".join(f"{value:.0f}" for value in result[f"{key}_ms"])
-        print(f"{title}: median {result[f'{key}_median_ms']:.0f} ms ({values})")
+        waits = result[f"{key}_ms"]
+        told = " ".join(f"{wait:.0f}" for wait in waits)
+        if len(waits) > LISTED_MAX:
+            told = f"{len(waits)} times; 99th percentile {percentile(waits, 0.99):.0f}"
+        print(f"{title}: median {result[f'{key}_median_ms']:.0f} ms ({told})")
 
 
 def _print_workloads(workloads: Sequence[Summary]) -> None:

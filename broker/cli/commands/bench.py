@@ -122,7 +122,8 @@ def _seconds(text: str) -> float:
 @click.option(
     "--full",
     is_flag=True,
-    help="With `all` also growth, and its curves one decade further, and steady for half an hour.",
+    help="With `all` also growth, and its curves one decade further, and steady for half an hour; "
+    "leaders are killed 100 times.",
 )
 @click.option(
     "--secured",

@@ -14,6 +14,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -95,6 +96,17 @@ class ManagedProcess:
         except (OSError, ValueError):
             return None
         return pid if _start_time(pid) == started else None
+
+    @property
+    def started_at(self) -> float | None:
+        """When the running process started, in seconds of the monotonic clock, to a hundredth; or
+        None."""
+        pid = self.pid
+        ticks = None if pid is None else _start_time(pid)
+        if ticks is None:
+            return None
+        asleep = time.clock_gettime(time.CLOCK_BOOTTIME) - time.monotonic()
+        return ticks / os.sysconf("SC_CLK_TCK") - asleep
 
     def _home(self) -> int:
         """The inode of the directory, which no copy has."""
