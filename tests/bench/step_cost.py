@@ -1,4 +1,4 @@
-"""What a message costs in each room of the house, as microseconds of CPU time.
+"""Where the CPU time of a message goes: shares of the folders, and a flame graph.
 
 ``python -m tests.bench.step_cost [DIRECTORY]`` starts three nodes, sends messages, and samples the
 stacks of the leader, of a follower and of the client meanwhile. It needs py-spy on the path
@@ -6,7 +6,9 @@ stacks of the leader, of a follower and of the client meanwhile. It needs py-spy
 below those that call them. Files of all stacks stay in DIRECTORY, for a program that draws.
 
 A sample counts for the innermost function of this project, so what a library does counts for its
-caller. Shares of samples are turned into time by the CPU time of the process.
+caller. Samples of a thread that waits for events or jobs are left out: the sampler cannot tell a
+thread that waits from one that has just woken, or that reads a socket in the compiled event loop.
+``perf`` can.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 from broker.bench.jobs import LoadShape, ProduceJob
 from broker.bench.process_usage import cpu_seconds
@@ -37,20 +40,20 @@ CHECKPOINTS = "dledger/node/checkpointer.py"
 BASES = ("Runner.run", "ThreadExecutor._run")
 CHAIN_SHARE = 0.97
 WIDTH = 110
-EVENT_LOOP, BESIDES = "event loop: sockets, timers", "Python and libraries besides"
+BESIDES = "Python and libraries besides"
 
 
-def room_of(stack: str) -> str:
-    """The folder of the innermost function of this project in a stack ``outer (file:line);...``.
+def room_of(stack: str) -> str | None:
+    """The folder of the innermost function of this project in a stack ``outer (file:line);...``;
+    None for a thread that waits.
 
-    Checkpoints are a room of their own, because they use those of others. Below the functions that
-    run the event loop nothing of it is seen: what it does itself, it does compiled.
+    Checkpoints are a room of their own, because they use those of others.
     """
+    if stack.rpartition(";")[2].partition(" (")[0] in BASES:
+        return None
     frames = [frame.rpartition("(")[2].partition(":")[0] for frame in stack.split(";")]
     if any(path.endswith(CHECKPOINTS) for path in frames):
         return "checkpoints, durable mark, room ahead"
-    if frames[-1].endswith("asyncio/runners.py"):
-        return EVENT_LOOP
     for path in reversed(frames):
         parts = path.split("/")
         for place, part in enumerate(parts):
@@ -96,6 +99,8 @@ def call_tree(stacks: Iterable[str]) -> Calls:
     tree = Calls()
     for line in stacks:
         stack, _, count = line.rpartition(" ")
+        if room_of(stack) is None:
+            continue
         functions = [frame.partition(" (")[0] for frame in stack.split(";")]
         for base in BASES:
             if base in functions:
@@ -111,14 +116,15 @@ def print_tree(tree: Calls) -> None:
         print(text if len(text) <= WIDTH else f"{text[: WIDTH - 3]}...")
 
 
-def by_room(stacks: Iterable[str], cpu_micros: float) -> dict[str, float]:
-    """Divides a CPU time among rooms. Each line is a stack and the number of its samples."""
+def by_room(stacks: Iterable[str]) -> dict[str, float]:
+    """The share of each room, in percent. Each line is a stack and the number of its samples."""
     samples: Counter[str] = Counter()
     for line in stacks:
         stack, _, count = line.rpartition(" ")
-        samples[room_of(stack)] += int(count)
-    total = max(1, samples.total())
-    return {room: cpu_micros * count / total for room, count in samples.most_common()}
+        room = room_of(stack)
+        if room is not None:
+            samples[room] += int(count)
+    return {room: 100 * count / samples.total() for room, count in samples.most_common()}
 
 
 def sampled(pid: int, output: Path) -> subprocess.Popen[bytes]:
@@ -132,9 +138,17 @@ def sampled(pid: int, output: Path) -> subprocess.Popen[bytes]:
     )
 
 
-def measure(shape: LoadShape, directory: Path) -> tuple[dict[str, Mapping[str, float]], Calls]:
-    """For the leader, a follower and the client: the microseconds of a message by room. And the
-    calls of the leader."""
+class Process(NamedTuple):
+    """What was measured of one."""
+
+    micros: float
+    """The CPU time of a message."""
+    rooms: Mapping[str, float]
+    stacks: list[str]
+
+
+def measure(shape: LoadShape, directory: Path) -> dict[str, Process]:
+    """The leader, a follower and the client."""
     with (
         temporary_cluster(directory, 3, "sync") as cluster,
         LoadClient(str(cluster.namesrv), admin_of(cluster)) as client,
@@ -157,34 +171,33 @@ def measure(shape: LoadShape, directory: Path) -> tuple[dict[str, Mapping[str, f
             each.wait()
     servers = sorted((pid for pid in pids if pids[pid] == "server"), key=used.__getitem__)
     named = {"leader": servers[-1], "follower": servers[-2], "client": client.pid}
-    lines = {name: stacks[pid].read_text("utf-8").splitlines() for name, pid in named.items()}
-    costs: dict[str, Mapping[str, float]] = {
-        name: by_room(lines[name], 1e6 * used[pid] / done.messages) for name, pid in named.items()
-    }
-    return costs, call_tree(lines["leader"])
+    measured = {}
+    for name, pid in named.items():
+        lines = stacks[pid].read_text("utf-8").splitlines()
+        measured[name] = Process(1e6 * used[pid] / done.messages, by_room(lines), lines)
+    return measured
 
 
-def print_costs(name: str, costs: Mapping[str, Mapping[str, float]]) -> None:
-    """A table with a row for each room."""
-    print(f"\n{name}, microseconds a message")
-    print(f"{'':40}" + "".join(f"{process:>10}" for process in costs))
-    rooms = sorted(
-        {room for each in costs.values() for room in each},
-        key=lambda room: -sum(each.get(room, 0.0) for each in costs.values()),
-    )
-    for room in rooms:
-        print(f"{room:40}" + "".join(f"{each.get(room, 0.0):10.2f}" for each in costs.values()))
-    print(f"{'all':40}" + "".join(f"{sum(each.values()):10.2f}" for each in costs.values()))
+def print_shares(name: str, processes: Mapping[str, Process]) -> None:
+    """A table with a row for each room that has one sample in a hundred somewhere."""
+    print(f"\n{name}: percent of the time in Python functions")
+    print(f"{'':40}" + "".join(f"{process:>10}" for process in processes))
+    of_each = [each.rooms for each in processes.values()]
+    rooms = {room for each in of_each for room in each if each[room] >= 1}
+    for room in sorted(rooms, key=lambda room: -sum(each.get(room, 0.0) for each in of_each)):
+        print(f"{room:40}" + "".join(f"{each.get(room, 0.0):10.1f}" for each in of_each))
+    micros = "".join(f"{each.micros:10.2f}" for each in processes.values())
+    print(f"{'all CPU time of a message, microseconds':40}{micros}")
 
 
 def main(directory: Path) -> None:
     if shutil.which("py-spy") is None:
         sys.exit("step_cost needs py-spy on the path: pip install py-spy")
     for shape in LOAD_SHAPES:
-        costs, leader = measure(shape, directory)
-        print_costs(shape.name, costs)
-        print("\nof the leader's CPU time:")
-        print_tree(leader)
+        processes = measure(shape, directory)
+        print_shares(shape.name, processes)
+        print("\nof the leader's time in Python functions:")
+        print_tree(call_tree(processes["leader"].stacks))
 
 
 if __name__ == "__main__":

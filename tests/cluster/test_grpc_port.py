@@ -304,6 +304,7 @@ def user(secured_cluster: RunningCluster) -> Credentials:
             *("security", "user", "add", "signer-1", "--topic", "signed=PUB"),
             *("--out", str(cluster.directory / "signer.toml")),
         )
+        cluster.wait_until_level()  # a follower knows the account when it has applied it
     found = read_profile(str(cluster.directory / "signer.toml")).credentials
     assert found is not None
     return found
