@@ -75,7 +75,6 @@ class RaftConfig:
     cache_bytes_max: int = 32 << 20
     checkpoint_seconds: float = 30.0
     checkpoint_bytes: int = 128 << 20
-    checkpoint_entries: int = 8192
     disk_stall_seconds: float = 10.0
     change_seconds: float = 10.0
     promote_lag_entries: int = 64
@@ -105,7 +104,6 @@ class RaftConfig:
             "cache_bytes_max",
             "checkpoint_seconds",
             "checkpoint_bytes",
-            "checkpoint_entries",
             "disk_stall_seconds",
             "change_seconds",
             "promote_lag_entries",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -52,7 +53,7 @@ class SteadyRound:
 
 @dataclass(frozen=True, slots=True)
 class DiskLatencies:
-    """Of bare synced writes, in milliseconds; zeros if there was none."""
+    """Of bare synced writes, in milliseconds, each from when it was due."""
 
     p50_ms: float
     p999_ms: float
@@ -60,21 +61,20 @@ class DiskLatencies:
 
     @classmethod
     def of(cls, seconds: Sequence[float]) -> DiskLatencies:
-        p50, p999, longest = percentiles_ms(seconds or [0.0], 0.5, 0.999, 1.0)
+        p50, p999, longest = percentiles_ms(seconds, 0.5, 0.999, 1.0)
         return cls(p50, p999, longest)
 
 
 def percentiles_ms(seconds: Iterable[float], *shares: float) -> list[float]:
-    """For each share the least duration that so many do not exceed, in milliseconds. There must be
-    at least one duration."""
+    """As :func:`percentile`, of durations, for each share, in milliseconds."""
     in_order = sorted(seconds)
     return [1000 * percentile(in_order, share) for share in shares]
 
 
 def percentile(values: Iterable[float], share: float) -> float:
-    """The least of the values that so many do not exceed."""
+    """The least of the values that at least so large a share does not exceed. There must be one."""
     in_order = sorted(values)
-    return in_order[int((len(in_order) - 1) * share)]
+    return in_order[max(0, math.ceil(len(in_order) * share) - 1)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +84,8 @@ class SteadyLoad:
     peak: float
     rate: float
     rounds: Sequence[SteadyRound]
-    disk: Sequence[DiskLatencies]
-    """The baseline of each round: bare writes meanwhile."""
+    disk: Sequence[DiskLatencies | None]
+    """The baseline of each round: bare writes meanwhile; None if none was due."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -1,6 +1,6 @@
 """Messages of a pull: views of the answer, decoded on access.
 
-A program that needs only bodies unpacks four numbers of each record and leaves the rest undecoded.
+A program that needs only bodies unpacks six numbers of each record and leaves the rest undecoded.
 The layout is that of the stored record (``store/message/record.py``).
 """
 

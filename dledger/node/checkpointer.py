@@ -151,7 +151,10 @@ class Checkpointer:
             # A timer may be early by the clock's resolution; the next look must not miss it.
             self._save_evidence_at = now + EVIDENCE_SECONDS - MARK_SECONDS / 2
             self._save_evidence()
-        if self._grown() or now >= self._checkpoint_at:
+        position = 0 if self._applied is None else self._applied.end
+        checkpoint_bytes = self._core.config.checkpoint_bytes
+        grown = position - self._checkpoint_position >= checkpoint_bytes
+        if grown or now >= self._checkpoint_at:
             self.checkpoint()
         self._checkpoint_wanted()
         # A full disk had no room for this: it is tried again. Until then no entry comes to the log.
@@ -159,15 +162,6 @@ class Checkpointer:
         seconds = MARK_SECONDS if hurries or self._wanted else self._look_after(now)
         self._idle = seconds > MARK_SECONDS
         self._timer = self._loop.call_later(seconds, self._tick)
-
-    def _grown(self) -> bool:
-        """Whether so much was applied after the newest checkpoint that a start would take long: it
-        reads all of that again."""
-        applied, config = self._applied, self._core.config
-        return applied is not None and (
-            applied.end - self._checkpoint_position >= config.checkpoint_bytes
-            or applied.index - self._checkpoint_index >= config.checkpoint_entries
-        )
 
     def _look_after(self, now: float) -> float:
         """In how many seconds something may be due if the log does not move until then."""

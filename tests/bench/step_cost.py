@@ -134,7 +134,6 @@ def sampled(pid: int, output: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [*command, "--format", "raw", "--output", str(output), "--pid", str(pid)],
         stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
     )
 
 
@@ -168,7 +167,10 @@ def measure(shape: LoadShape, directory: Path) -> dict[str, Process]:
         (done,) = client.measure(ProduceJob((TOPIC,), 1024, shape, 0.0, SECONDS, 1, ()))
         used = {pid: cpu_seconds([pid]) - before[pid] for pid in pids}
         for each in samplers:
-            each.wait()
+            if each.wait() != 0:
+                sys.exit(
+                    "py-spy could not sample: see above; it needs the right to trace processes"
+                )
     servers = sorted((pid for pid in pids if pids[pid] == "server"), key=used.__getitem__)
     named = {"leader": servers[-1], "follower": servers[-2], "client": client.pid}
     measured = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import astuple
 
 from broker.bench.failover import FailoverResult
 from broker.bench.growth import MIB, Curve
@@ -65,13 +66,11 @@ def print_measured(measured: Measured, baseline: Measured | None) -> None:
 
 def _print_steady(load: SteadyLoad) -> None:
     print(f"steady: {load.rate:,.0f} messages a second; the peak is {load.peak:,.0f}")
-    print(
-        "DISK: synced writes of 4 KiB meanwhile, a hundred a second; if they wait, so do messages"
-    )
+    print("BARE: synced writes of 4 KiB meanwhile, a hundred a second; if they wait, messages do")
     print_table(
         (
             *("ROUND", "MSG/S", "P50 MS", "P99 MS", "P99.9 MS", "LONGEST", "SERVERS", "MEMORY MIB"),
-            *("DISK P50", "P99.9", "LONGEST"),
+            *("BARE P50", "BARE P99.9", "BARE LONGEST"),
         ),
         [
             (
@@ -83,7 +82,7 @@ def _print_steady(load: SteadyLoad) -> None:
                 _number(each.longest_ms),
                 f"{each.server_cpu_seconds * CPU_MESSAGES / each.messages:.2f}",
                 f"{each.memory_bytes / MIB:,.0f}",
-                *map(_number, (disk.p50_ms, disk.p999_ms, disk.longest_ms)),
+                *map(_number, astuple(disk) if disk else (None, None, None)),
             )
             for number, (each, disk) in enumerate(zip(load.rounds, load.disk, strict=True), 1)
         ],

@@ -8,6 +8,7 @@ from broker.bench.disk_probe import DiskProbe
 from broker.bench.jobs import LoadShape, SteadyJob
 from broker.bench.results import SteadyLoad, summarise
 from broker.cli.benchmark.measured import Bench, say
+from broker.cli.terminal.command_error import CommandError
 
 SHARE = 0.8
 PEAK = LoadShape(1, 256)
@@ -21,9 +22,9 @@ FULL_ROUNDS, FULL_SECONDS = 30, 60.0
 
 def measure_steady(bench: Bench, *, full: bool) -> None:
     """Measures the peak of single messages in a closed loop, and then 80 % of it in an open one.
-    ``full``: for half an hour. Does nothing to a cluster that the benchmark did not make."""
+    ``full``: for half an hour."""
     if bench.own is None:
-        return
+        raise CommandError("a steady load needs a cluster of the benchmark's own")
     topic = bench.new_topic()
     say(f"{bench.measured.title}: {PEAK.name}, the peak")
     request = bench.request
@@ -42,5 +43,8 @@ def measure_steady(bench: Bench, *, full: bool) -> None:
     )
     with DiskProbe(bench.own.directory) as probe:
         rounds = bench.client.steady(job)
-    disk = [probe.latencies(each) for each in rounds]
+    try:
+        disk = [probe.latencies(each) for each in rounds]
+    except OSError as error:
+        raise CommandError(f"the writes beside the load failed: {error}") from error
     bench.measured.steady = SteadyLoad(peak.messages_per_second, rate, rounds, disk)

@@ -122,8 +122,8 @@ def _seconds(text: str) -> float:
 @click.option(
     "--full",
     is_flag=True,
-    help="With `all` also growth, and its curves one decade further, and steady for half an hour; "
-    "leaders are killed 100 times.",
+    help="Curves of growth one decade further, steady for half an hour, failover with 100 leaders "
+    "killed. With `all` also growth and steady.",
 )
 @click.option(
     "--secured",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from unittest.mock import patch
 
 import pytest
@@ -51,21 +50,6 @@ async def test_the_keeper_of_a_busy_node_looks_around_five_times_a_second(member
             member.propose()
             await asyncio.sleep(0.02)
         assert 8 <= looks.call_count <= 2 / MARK_SECONDS + 1
-
-
-async def test_a_start_reads_a_limited_number_of_entries(member: Member) -> None:
-    """However small they are: a start takes some 20 us for each."""
-    core, checkpoints = member.node.core, member.node.store.checkpoints
-    with patch.object(core, "config", replace(core.config, checkpoint_entries=20)):
-        for _ in range(12):
-            member.propose()
-            await asyncio.sleep(MARK_SECONDS)
-        assert checkpoints.indexes == []
-        for _ in range(38):
-            member.propose()
-            await asyncio.sleep(MARK_SECONDS)
-    assert checkpoints.indexes
-    assert core.commit_index - checkpoints.indexes[-1] <= 21
 
 
 async def test_a_checkpoint_is_saved_though_what_it_gives_up_cannot_be_removed_now(
