@@ -66,15 +66,15 @@ class DiskLatencies:
 
 
 def percentiles_ms(seconds: Iterable[float], *shares: float) -> list[float]:
-    """As :func:`percentile`, of durations, for each share, in milliseconds."""
-    in_order = sorted(seconds)
-    return [1000 * percentile(in_order, share) for share in shares]
+    """As :func:`percentiles`, of durations, in milliseconds."""
+    return [1000 * each for each in percentiles(seconds, *shares)]
 
 
-def percentile(values: Iterable[float], share: float) -> float:
-    """The least of the values that at least so large a share does not exceed. There must be one."""
+def percentiles(values: Iterable[float], *shares: float) -> list[float]:
+    """For each share the least of the values that at least so many do not exceed. There must be
+    one."""
     in_order = sorted(values)
-    return in_order[max(0, math.ceil(len(in_order) * share) - 1)]
+    return [in_order[max(0, math.ceil(len(in_order) * share) - 1)] for share in shares]
 
 
 @dataclass(frozen=True, slots=True)

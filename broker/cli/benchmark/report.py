@@ -7,7 +7,7 @@ from dataclasses import astuple
 
 from broker.bench.failover import FailoverResult
 from broker.bench.growth import MIB, Curve
-from broker.bench.results import CPU_MESSAGES, SteadyLoad, Summary, percentile
+from broker.bench.results import CPU_MESSAGES, SteadyLoad, Summary, percentiles
 from broker.cli.benchmark.measured import Measured
 from broker.cli.terminal.output import print_table
 
@@ -112,7 +112,8 @@ def _print_failover(failover: FailoverResult) -> None:
         waits = result[f"{key}_ms"]
         told = " ".join(f"{wait:.0f}" for wait in waits)
         if len(waits) > LISTED_MAX:
-            told = f"{len(waits)} times; 99th percentile {percentile(waits, 0.99):.0f}"
+            (p99,) = percentiles(waits, 0.99)
+            told = f"{len(waits)} times; 99th percentile {p99:.0f}"
         print(f"{title}: median {result[f'{key}_median_ms']:.0f} ms ({told})")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker.bench.disk_probe import DiskProbe
-from broker.bench.results import SteadyRound, percentile, percentiles_ms
+from broker.bench.results import SteadyRound, percentiles, percentiles_ms
 from store.io.os_filesystem import OsFile
 
 
@@ -55,4 +55,4 @@ def test_a_probe_that_cannot_write_says_so(tmp_path: Path, monkeypatch: pytest.M
 def test_percentiles_are_durations_that_were_measured() -> None:
     assert percentiles_ms([0.004, 0.001, 0.003, 0.002], 0.0, 0.5, 0.99, 1.0) == [1.0, 2.0, 4.0, 4.0]
     assert percentiles_ms([0.5], 0.5, 0.999) == [500.0, 500.0]
-    assert percentile(range(1, 101), 0.99) == 99
+    assert percentiles(range(1, 101), 0.99) == [99]
