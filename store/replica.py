@@ -36,9 +36,9 @@ from store.io.atomic_file import replace_file
 from store.io.filesystem import FileSystem
 from store.log.commit_log import OUT_OF_SPACE
 from store.log.entry import Entry
-from store.log.entry_index import ROW
 from store.log.entry_reader import confirmed_entry_at, index_at
 from store.log.entry_repair import mend_alone, repair_entry, repair_row
+from store.log.entry_row import ROW
 from store.log.layout import segment_start
 from store.recovery.log_scan import RecoveredReplica
 from store.recovery.opening import StoreConfig

@@ -23,7 +23,7 @@ from store.index.queue_tails import TAILS_NAME
 from store.io.atomic_file import read_file, replace_file
 from store.io.filesystem import FileSystem
 from store.io.two_slot_file import SLOT_COUNT, SLOT_SIZE, decode_slot, encode_slot, slot_owner
-from store.log.entry_index import ROW_SIZE as INDEX_ROW_SIZE
+from store.log.entry_row import ROW_SIZE as INDEX_ROW_SIZE
 from store.log.layout import parse_segment_name, segment_name, segment_start
 from store.state.checkpoint import NAME_PREFIX, Checkpoint, decode_checkpoint
 from store.state.format_file import FORMAT_NAME, decode_format

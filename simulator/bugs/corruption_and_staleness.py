@@ -32,7 +32,7 @@ from simulator.worlds.registry import BROKERS, NODES
 from store.index.block_seals import UNKNOWN
 from store.index.consume_queue import ConsumeQueue
 from store.io.filesystem import Bytes
-from store.log.entry_index import ROW
+from store.log.entry_row import ROW
 from store.replica_reads import ReplicaReads
 from store.state.checkpoint import Checkpoint, decode_checkpoint
 

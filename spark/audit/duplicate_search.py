@@ -24,7 +24,7 @@ from store.errors import CorruptRecordError, DamagedError
 from store.index.key_file import HEADER, KEY_ROW_SIZE, IndexFile, read_header, read_row
 from store.io.filesystem import FileSystem
 from store.log.entry import EntryKind
-from store.log.entry_index import ROW, ROW_SIZE, EntryIndexRow
+from store.log.entry_row import ROW, ROW_SIZE, EntryIndexRow
 from store.log.layout import parse_segment_name
 from store.message.batch import decode_batch
 from store.message.properties import UNIQUE_KEY, find_property

@@ -14,7 +14,7 @@ from spark.datasource.snapshots import Snapshot
 from spark.errors import ReplicaError
 from store.io.filesystem import FileSystem
 from store.log.entry import HEADER, HEADER_SIZE, KINDS
-from store.log.entry_index import ROW, ROW_SIZE, EntryIndexRow
+from store.log.entry_row import ROW, ROW_SIZE, EntryIndexRow
 from store.log.log_reader import HoleReason, LogReader, SegmentFiles
 from store.verify.files.row_files import RowFiles
 

@@ -1,13 +1,6 @@
 """The entry index: where each log entry lies, by its number.
 
-Rows of 32 bytes, as in DLedger, big-endian; row k is at byte k * 32 of the index log::
-
-    byte  type  field
-       0  i32   magic of the entry (its kind)
-       4  i64   position of the entry
-      12  i32   size of the entry, header included
-      16  i64   index
-      24  i64   term
+Rows of 32 bytes (:mod:`store.log.entry_row`); row k is at byte k * 32 of the index log.
 
 The index log is cut into files under ``index/``, each named by its first byte in 20 digits. Rows
 are collected in memory and written at a checkpoint. Recovery makes the rows after the checkpoint
@@ -21,32 +14,15 @@ only while bytes are copied, never during a call to the disk.
 
 from __future__ import annotations
 
-import struct
 import threading
-from typing import NamedTuple
 
 from store.errors import DamagedError, OutOfRangeError, StoreError
 from store.io.filesystem import Bytes, File, FileSystem
 from store.io.unreadable_blocks import overwrite_blocks
+from store.log.entry_row import ROW, ROW_SIZE, EntryIndexRow
 from store.log.layout import parse_segment_name, segment_name
 
-ROW = struct.Struct(">iqiqq")
-ROW_SIZE = ROW.size
 ROWS_PER_FILE = 1 << 20
-
-
-class EntryIndexRow(NamedTuple):
-    """One row. The entry's bytes are ``position`` to ``position + size`` of the commit log."""
-
-    magic: int
-    position: int
-    size: int
-    entry_index: int
-    term: int
-
-    @property
-    def end(self) -> int:
-        return self.position + self.size
 
 
 class EntryIndex:

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple, TypeAlias
 from store.errors import CorruptEntryError, DamagedError, OutOfRangeError
 from store.log.commit_log import CommitLog
 from store.log.entry import HEADER, HEADER_SIZE, Entry
-from store.log.entry_index import ROW, EntryIndex, EntryIndexRow
+from store.log.entry_index import EntryIndex
+from store.log.entry_row import ROW, EntryIndexRow
 from store.log.layout import segment_start
 from store.log.log_reader import Cursor, take_entries
 

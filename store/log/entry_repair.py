@@ -14,8 +14,9 @@ from store.errors import CorruptEntryError, DamagedError, EntryTooLargeError, St
 from store.io.filesystem import Bytes, FileSystem
 from store.log.commit_log import OUT_OF_SPACE, CommitLog
 from store.log.entry import HEADER_SIZE, PADDING_SIZE, Entry, check_chain, padding
-from store.log.entry_index import ROW, EntryIndex, EntryIndexRow
+from store.log.entry_index import EntryIndex
 from store.log.entry_reader import read_chain_crc, read_entries
+from store.log.entry_row import ROW, EntryIndexRow
 from store.log.layout import next_position, segment_start
 from store.log.log_reader import Cursor, HoleReason
 from store.log.repair_note import overwrite_noted, overwritten_end

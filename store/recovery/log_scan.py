@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from store.errors import DamagedError
 from store.log.commit_log import CommitLog
 from store.log.entry import Entry, EntryKind
-from store.log.entry_index import ROW, EntryIndex
+from store.log.entry_index import EntryIndex
+from store.log.entry_row import ROW
 from store.log.layout import parse_segment_name, segment_start
 from store.log.log_reader import WINDOW_SIZE, Cursor, Hole
 from store.log.segment import Segment

@@ -9,7 +9,7 @@ from store.errors import (
     DamagedError,
     OutOfRangeError,
 )
-from store.log.entry_index import ROW_SIZE
+from store.log.entry_row import ROW_SIZE
 from store.replica import ReplicaStore
 from tests.store.small_logs import (
     CONFIG,

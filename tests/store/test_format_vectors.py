@@ -16,7 +16,7 @@ from store.index.key_index import KeyIndex
 from store.index.queue_tails import decode_tails, encode_tails
 from store.io.two_slot_file import SLOT_SIZE, decode_slot, encode_slot
 from store.log.entry import HEADER_SIZE, EntryKind, build_entry, check_chain, decode_entry, padding
-from store.log.entry_index import ROW
+from store.log.entry_row import ROW
 from store.message.batch import (
     KEY_ROW,
     QUEUE_ROW,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from store.io.filesystem import ReadableFileSystem
 from store.log.entry import Entry
-from store.log.entry_index import ROW, ROW_SIZE
+from store.log.entry_row import ROW, ROW_SIZE
 from store.verify.files.row_files import RowFiles, is_torn
 from store.verify.findings import FindingKind, FindingLog
 

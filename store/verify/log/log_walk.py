@@ -14,7 +14,7 @@ from itertools import zip_longest
 from store.errors import CorruptEntryError, StoreError
 from store.io.filesystem import ReadableFileSystem
 from store.log.entry import HEADER_SIZE, Entry
-from store.log.entry_index import ROW, ROW_SIZE, EntryIndexRow
+from store.log.entry_row import ROW, ROW_SIZE, EntryIndexRow
 from store.log.layout import segment_start
 from store.log.log_reader import (
     NO_LIMIT,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from store.io.filesystem import ReadableFileSystem
 from store.log.entry import HEADER, HEADER_SIZE, chain_crc
-from store.log.entry_index import ROW, ROW_SIZE, EntryIndexRow
+from store.log.entry_row import ROW, ROW_SIZE, EntryIndexRow
 from store.log.layout import segment_start
 from store.log.log_reader import LogReader, SegmentFiles
 from store.verify.files.row_files import RowFiles

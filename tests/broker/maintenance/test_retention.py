@@ -15,7 +15,7 @@ from dledger.errors import ProposeError
 from dledger.wire.service_messages import FetchRequest
 from store.io.disk_watermarks import DiskWatermarks
 from store.io.os_filesystem import OsFileSystem
-from store.log.entry_index import ROW_SIZE
+from store.log.entry_row import ROW_SIZE
 from store.log.retention_policy import RetentionPolicy
 from tests.broker.single_broker import NOW_MS, SingleBroker, flip, messages, running_broker
 from tests.support.virtual_network import NetworkedLoop

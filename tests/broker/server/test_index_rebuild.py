@@ -15,7 +15,7 @@ from store.errors import DiskFullError, FatalDiskError, StoreError
 from store.index_rebuild import rebuild_derived, request_rebuild
 from store.io.os_filesystem import OsFile, OsFileSystem
 from store.log.entry import EntryKind
-from store.log.entry_index import ROW
+from store.log.entry_row import ROW
 from store.message.batch import decode_batch
 from store.recovery.opening import StoreConfig
 from store.replica import ReplicaStore

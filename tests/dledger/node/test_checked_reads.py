@@ -16,8 +16,8 @@ from dledger.node.executor import Executor
 from dledger.node.read_cache import ReadCache
 from store.errors import DamagedError, MisplacedError, OutOfRangeError
 from store.log.entry import HEADER_SIZE
-from store.log.entry_index import ROW_SIZE
 from store.log.entry_reader import EntryRange
+from store.log.entry_row import ROW_SIZE
 from tests.store.small_logs import DIRECTORY, Writer, open_store, simulated
 from tests.support.fake_executor import FakeExecutor
 

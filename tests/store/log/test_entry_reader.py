@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 from store.errors import DamagedError, OutOfRangeError
-from store.log.entry_index import ROW_SIZE
+from store.log.entry_row import ROW_SIZE
 from store.replica import StoreConfig
 from tests.store.small_logs import DIRECTORY, Writer, open_store, save_mark, simulated
 from tests.support.search_effort import sample

@@ -14,7 +14,7 @@ from store.errors import DamagedError, DiskFullError, FatalDiskError, OutOfRange
 from store.io.filesystem import BLOCK_SIZE
 from store.io.os_filesystem import OsFileSystem
 from store.log.entry import HEADER_SIZE, Entry, EntryKind, build_entry
-from store.log.entry_index import ROW_SIZE
+from store.log.entry_row import ROW_SIZE
 from store.replica import ReplicaStore, StoreConfig
 from tests.store.small_logs import DIRECTORY, Writer, contents, data_of, open_store, simulated
 from tests.support.search_effort import sample

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from store.log.entry_index import ROW_SIZE
+from store.log.entry_row import ROW_SIZE
 from tests.store.log.test_entry_repair import CHECKPOINT, damaged, rot, written
 from tests.store.small_logs import DIRECTORY, contents, data_of, open_store, simulated
 

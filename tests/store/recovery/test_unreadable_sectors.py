@@ -12,7 +12,7 @@ from store.errors import DamagedError, FatalDiskError, StoreError
 from store.io.filesystem import BLOCK_SIZE
 from store.io.two_slot_file import TwoSlotFile
 from store.log.entry import HEADER_SIZE, Entry
-from store.log.entry_index import ROW_SIZE
+from store.log.entry_row import ROW_SIZE
 from store.log.layout import segment_name, segment_start
 from store.recovery.recovery import Recovery
 from store.recovery.snapshot_install import InstallPlan, SnapshotInstall
