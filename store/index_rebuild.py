@@ -87,8 +87,6 @@ def _rebuild(
     while index <= checkpoint.index:
         go_on()
         checked = store.check_entries(index, checkpoint.index, READ_BYTES)
-        if [place for place in checked.damage if store.repair_row(place)]:
-            continue  # only their index rows were wrong: the next look finds these entries
         for entry in checked.entries:
             rebuilder.add(entry)
         index = checked.next_index

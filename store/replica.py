@@ -29,15 +29,15 @@ unknown, and every later change is refused with the same error.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from store.errors import DamagedError, DiskFullError, FatalDiskError, SnapshotError, StoreError
 from store.io.atomic_file import replace_file
 from store.io.filesystem import FileSystem
 from store.log.commit_log import OUT_OF_SPACE
 from store.log.entry import Entry
-from store.log.entry_reader import confirmed_entry_at, index_at
-from store.log.entry_repair import mend_alone, repair_entry, repair_row
+from store.log.entry_reader import index_at
+from store.log.entry_repair import repair_entry, repair_padding
 from store.log.entry_row import ROW
 from store.log.layout import segment_start
 from store.recovery.log_scan import RecoveredReplica
@@ -237,27 +237,14 @@ class ReplicaStore(ReplicaReads):
             first_position = segment_start(position, self._log.segment_size)
             if first_position <= self._log.first_position:
                 return
-            first_index = self._first_index_at(first_position, oldest.index)
+            first_index = index_at(self._index, first_position, oldest.index)
+            if self._index.position(first_index) != first_position:
+                path, byte = self._log.locate(first_position)
+                raise DamagedError(path, byte, "no row says what entry begins here")
             self.checkpoints.drop_before(first_position)
             self._marks.begin_at(first_index, first_position)
-            self._index.expire(first_index)
+            self._index.expire(first_index, first_position)
             self._log.expire(first_position)
-
-    def _first_index_at(self, position: int, last_index: int) -> int:
-        """The entry that begins at ``position``, by the entry index, as the log may be damaged.
-
-        If a row is corrupt, only rows that agree with the log count.
-        """
-        with suppress(DamagedError):
-            place = index_at(self._index, position, last_index)
-            if self._index.row(place).position == position:
-                return place
-        place = confirmed_entry_at(self._log, self._index, position, last_index)
-        if place > self.first_index:
-            repair_row(self._log, self._index, place)
-        if self._index.row(place).position != position:
-            raise DamagedError(*self._log.locate(position), "no row says what entry begins here")
-        return place
 
     def begin_snapshot(self, target: str, time_ms: int) -> SnapshotWriter:
         """A snapshot of the newest checkpoint, to be made in the directory ``target``.
@@ -312,14 +299,31 @@ class ReplicaStore(ReplicaReads):
             known = self._marks.committed_end
             repair_entry(self._fs, self._directory, self._log, self._index, entry, known_end=known)
 
-    def repair_row(self, index: int) -> bool:
-        """Repairs the index row of an intact entry, and the padding behind it, if they are corrupt.
+    def repair_index(self) -> list[int]:
+        """Writes wrong rows of the entry index again that reads have come upon; durable on return.
 
-        Committed entries only. Returns whether it did: on a full disk it does not. Raises
-        :class:`FatalDiskError`.
+        Returns whose rows they were; none if the disk is full. Raises :class:`FatalDiskError`.
         """
-        with self._writing("repairing a row of the entry index"):
-            return mend_alone(self._fs, self._directory, self._log, self._index, index)
+        with self._writing("repairing the entry index"):
+            try:
+                return self._index.repair()
+            except OSError as error:
+                if error.errno not in OUT_OF_SPACE:
+                    raise
+        return []
+
+    def repair_padding(self, index: int) -> bool:
+        """Repairs the padding behind a committed entry, which needs no peer.
+
+        Returns whether it did: on a full disk it does not. Raises :class:`FatalDiskError`.
+        """
+        with self._writing("repairing a padding"):
+            try:
+                return repair_padding(self._fs, self._directory, self._log, self._index, index)
+            except OSError as error:
+                if error.errno not in OUT_OF_SPACE:
+                    raise
+        return False
 
     def begin_snapshot_install(
         self, plan: InstallPlan, checkpoint_data: bytes, term_max: int

@@ -8,7 +8,6 @@ from store.io.filesystem import FileSystem
 from store.log.entry import Entry
 from store.log.entry_reader import (
     EntryRange,
-    confirmed_entry_at,
     entry_at,
     read_entries,
     read_range,
@@ -79,9 +78,10 @@ class ReplicaReads:
         """
         return entry_at(self._log, self._index, position, last_index)
 
-    def confirmed_entry_at(self, position: int, last_index: int) -> int:
-        """As :meth:`entry_at`, but rows of the entry index may be corrupt. It reads more."""
-        return confirmed_entry_at(self._log, self._index, position, last_index)
+    @property
+    def index_needs_repair(self) -> bool:
+        """Whether a read has come upon wrong rows of the entry index, and done without them."""
+        return self._index.needs_repair
 
     def read(self, position: int, size: int) -> bytes:
         """Bytes of the log, unchecked. They must lie within one segment.

@@ -21,7 +21,7 @@ from dledger.node.executor import Executor, Executors
 from dledger.wire.transport import Transport
 from store.errors import DamagedError
 from store.io.filesystem import FileSystem
-from store.log.entry_index import ROWS_PER_FILE
+from store.log.row_files import ROWS_PER_FILE
 from store.log.retention_policy import RetentionPolicy
 
 LeaderAddress: TypeAlias = Callable[[], str | None]

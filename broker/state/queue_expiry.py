@@ -77,8 +77,8 @@ class LogSearch:
         begin, end = max(self._position, log.first_position), log.synced_position
         if begin >= end:
             return False
-        last = log.confirmed_entry_at(end - 1, log.last_index)
-        self._next = log.confirmed_entry_at(begin, last)
+        last = log.entry_at(end - 1, log.last_index)
+        self._next = log.entry_at(begin, last)
         self._last = last
         return True
 

@@ -51,13 +51,15 @@ class CheckedReads:
         applied_index: Callable[[], int],
         suspect: Callable[[int], None],
         suspect_derived: Callable[[int], None],
+        repair_index: Callable[[], None],
     ) -> None:
         """``suspect`` has a damaged entry looked at, ``suspect_derived`` what is derived from the
-        log from an entry on."""
+        log from an entry on, and ``repair_index`` the entry index."""
         self._store = store
         self._applied_index = applied_index
         self._suspect = suspect
         self._suspect_derived = suspect_derived
+        self._repair_index = repair_index
         self._reads = reads
         self._suspecting = False
         """Whether the entry of a wrong derived file is being looked up."""
@@ -96,6 +98,8 @@ class CheckedReads:
             if error is None and len(parts) < len(ranges):
                 self._go_on(ranges, parts, suspects, done)
                 return
+            if self._store.index_needs_repair:
+                self._repair_index()
             for index in sorted(suspects):
                 self._suspect(index)
             done(parts if error is None else None, error)
@@ -142,18 +146,22 @@ class CheckedReads:
 
     def _run_at(self, position: int, suspects: set[int]) -> EntryRange:
         """Begins with the entry that has the byte at ``position``, if one has."""
-        store, last_index = self._store, self._last_index()
-        reads_on = self._cache.has_before(position, RANGE_BYTES)
-        max_bytes = RANGE_BYTES if reads_on else 1
+        last_index = self._last_index()
+        index = self._store.entry_at(position, last_index)
+        if self._cache.has_before(position, RANGE_BYTES):
+            last, max_bytes = last_index, RANGE_BYTES
+        else:
+            last, max_bytes = index, 1
         try:
-            run = self._load(store.entry_at(position, last_index), last_index, max_bytes, suspects)
-            if 0 <= position - run.position < run.first_size:
-                return run
-        except (DamagedError, OutOfRangeError) as error:
-            log.debug("position %d is looked for once more: %s", position, error)
-        # Another entry of the run is damaged, or a row has led elsewhere: this one may be whole.
-        index = store.confirmed_entry_at(position, last_index)
-        return self._load(index, index, 1, suspects)
+            run = self._load(index, last, max_bytes, suspects)
+        except DamagedError:
+            if last == index:
+                raise
+            # Another entry of the run may be the damaged one.
+            run = self._load(index, index, 1, suspects)
+        if index == last_index and position >= run.position + run.first_size:
+            raise OutOfRangeError(f"position {position} is behind entry {index}, the last one")
+        return run
 
     def _load(self, index: int, last_index: int, max_bytes: int, suspects: set[int]) -> EntryRange:
         try:

@@ -227,6 +227,7 @@ class Node:
             applied_index=lambda: self.applied_index,
             suspect=self.scrubber.suspect,
             suspect_derived=self.scrubber.suspect_derived,
+            repair_index=self.scrubber.repair_index,
         )
         self.applier = Applier(
             core=core,

@@ -19,7 +19,6 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from heapq import nsmallest
-from itertools import islice
 from typing import Protocol
 
 from dledger.node.executor import Executor
@@ -37,8 +36,7 @@ log = logging.getLogger(__name__)
 
 REPAIRS_KEPT = 50
 DAMAGE_LISTED_MAX = 20
-ROWS_REPAIRED_MAX = 256
-"""Rows rebuilt at a time: each is synced, and other work waits for it."""
+ROWS_TOLD_MAX = 20
 
 CUT_PAUSE_SECONDS = 1.0
 """Pace: after a read of a segment that is cut short failed."""
@@ -121,6 +119,7 @@ class Scrubber:
         self._pass_check: DerivedFiles = NothingDerived()
         self._comparison: DerivedFiles = NothingDerived()
         self._comparing = False
+        self._repairing_index = False
         self._first_index = 0
         self._repairer = Repairer(calls=calls, loop=loop, holes=self)
         self._timer: asyncio.TimerHandle | None = None
@@ -182,6 +181,17 @@ class Scrubber:
     ) -> None:
         if not self._failed(error) and found is not None:
             self._tell(*found)
+
+    def repair_index(self) -> None:
+        """A read has come upon wrong rows of the entry index: they are written again now."""
+        if not self._repairing_index:
+            self._repairing_index = True
+            self._background.submit(self._repair_rows, self._rows_repaired)
+
+    def _rows_repaired(self, told: list[str] | None, error: BaseException | None) -> None:
+        self._repairing_index = False
+        if not self._failed(error):
+            self._log_repaired(told or [])
 
     def suspect_derived(self, index: int) -> None:
         """A derived file is wrong for this entry or a later one. It is compared with the log from
@@ -265,16 +275,22 @@ class Scrubber:
         return checked, repaired + derived.check(checked.entries)
 
     def _check(self, first: int, last: int) -> tuple[CheckedRange, list[str]]:
-        """Checks a piece, and makes rows of the entry index again whose entries are whole."""
+        """Checks a piece, and repairs what needs no peer: rows of the entry index, and paddings."""
         store = self._store
         checked = store.check_entries(first, last, PIECE_BYTES)
-        rotted = list(islice(filter(store.repair_row, checked.damage), ROWS_REPAIRED_MAX))
-        if rotted:
-            repaired = [
-                f"row or padding of entry {each}: {checked.damage[each]}" for each in rotted
-            ]
-            return store.check_entries(first, last, PIECE_BYTES), repaired
-        return checked, []
+        repaired = self._repair_rows()
+        paddings = list(filter(store.repair_padding, checked.damage))
+        if paddings:
+            repaired += [f"padding: {checked.damage[each]}" for each in paddings]
+            checked = store.check_entries(first, last, PIECE_BYTES)
+        return checked, repaired
+
+    def _repair_rows(self) -> list[str]:
+        rows = self._store.repair_index()
+        told = [f"row {each} of the entry index" for each in rows[:ROWS_TOLD_MAX]]
+        if len(rows) > ROWS_TOLD_MAX:
+            told.append(f"{len(rows) - ROWS_TOLD_MAX} more rows, up to {rows[-1]}")
+        return told
 
     def _again(self, seconds: float) -> None:
         if self._timer is not None:

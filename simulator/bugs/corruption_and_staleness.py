@@ -8,7 +8,6 @@ from crc32c import crc32c
 
 import broker.state.state_machine
 import dledger.wire.codec
-import store.log.entry_index
 import store.state.checkpoint
 from broker.delivery.fetch import Delivery, Fetch
 from broker.delivery.message_reader import GetMessageResult, GetMessageStatus
@@ -32,7 +31,7 @@ from simulator.worlds.registry import BROKERS, NODES
 from store.index.block_seals import UNKNOWN
 from store.index.consume_queue import ConsumeQueue
 from store.io.filesystem import Bytes
-from store.log.entry_row import ROW
+from store.replica import ReplicaStore
 from store.replica_reads import ReplicaReads
 from store.state.checkpoint import Checkpoint, decode_checkpoint
 
@@ -159,14 +158,9 @@ def corrupt_checkpoint_taken_for_the_newest(patch: Patch) -> None:
 @bug(
     "J9x", "damage is repaired: not within | entry-index:", 100, "entry index damaged", "partition"
 )
-def rows_of_the_entry_index_believed(patch: Patch) -> None:
-    """A row of the entry index is not compared with its entry."""
-    check = store.log.entry_index._check_rows
-
-    @patch.instead(store.log.entry_index, "_check_rows")
-    def counting(rows: bytes, first: int, end: int, path: str, byte: int) -> None:
-        if len(rows) != (end - first) * ROW.size:
-            check(rows, first, end, path, byte)
+def wrong_rows_of_the_entry_index_left(patch: Patch) -> None:
+    """The scrub does not repair rows of the entry index."""
+    patch.set(ReplicaStore, "repair_index", lambda _store: [])
 
 
 @bug("J10x", "is not as its log says", 40, "ConsumeQueue damaged")

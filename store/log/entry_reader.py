@@ -23,9 +23,6 @@ many."""
 GUESSES_MAX = 4
 """After so many guesses the search halves the range: entries may have very different sizes."""
 
-CORRUPT_ROWS_MAX = 512
-"""So many corrupt rows are stepped over: four blocks of a disk."""
-
 _Row: TypeAlias = tuple[Any, ...]
 _POSITION, _SIZE, _INDEX = map(EntryIndexRow._fields.index, ("position", "size", "entry_index"))
 
@@ -38,6 +35,17 @@ def read_entries(
     One read for each segment they lie in; the entries share its bytes. Raises
     :class:`~store.errors.OutOfRangeError` and :class:`~store.errors.DamagedError`.
     """
+    try:
+        return _read_entries(log, index, first_index, last_index, max_bytes)
+    except RowDiffersError as error:
+        if not index.distrust(error.entry_index):
+            raise
+        return _read_entries(log, index, first_index, last_index, max_bytes)
+
+
+def _read_entries(
+    log: CommitLog, index: EntryIndex, first_index: int, last_index: int, max_bytes: int
+) -> list[Entry]:
     entries: list[Entry] = []
     run: list[_Row] = []
     room = max_bytes
@@ -70,6 +78,17 @@ def read_range(
     log: CommitLog, index: EntryIndex, first_index: int, last_index: int, max_bytes: int
 ) -> EntryRange:
     """As :func:`read_entries`, as far as one segment goes; as one piece of memory."""
+    try:
+        return _read_range(log, index, first_index, last_index, max_bytes)
+    except RowDiffersError as error:
+        if not index.distrust(error.entry_index):
+            raise
+        return _read_range(log, index, first_index, last_index, max_bytes)
+
+
+def _read_range(
+    log: CommitLog, index: EntryIndex, first_index: int, last_index: int, max_bytes: int
+) -> EntryRange:
     rows: list[_Row] = []
     for row in _rows(index, first_index, last_index, max_bytes):
         if rows and (
@@ -93,7 +112,10 @@ def _rows(index: EntryIndex, first_index: int, last_index: int, max_bytes: int) 
         index.rows(first_index, end)  # raises, saying what it has
     first, count = first_index, ROWS_AT_FIRST
     while first < end:
-        yield from ROW.iter_unpack(index.rows(first, min(first + count, end)))
+        for row in ROW.iter_unpack(index.rows(first, min(first + count, end))):
+            if not row[_SIZE]:
+                raise index.unknown(row[_INDEX])
+            yield row
         first, count = first + count, count * ROWS_GROWTH
 
 
@@ -105,7 +127,7 @@ def index_at(index: EntryIndex, position: int, last_index: int) -> int:
     low, high = index.first_index, last_index
     while low < high:
         middle = (low + high) // 2
-        if index.row(middle).position < position:
+        if index.position(middle) < position:
             low = middle + 1
         else:
             high = middle
@@ -136,47 +158,6 @@ def entry_at(log: CommitLog, index: EntryIndex, position: int, last_index: int) 
             return first + bisect_right(starts, position) - 1
 
 
-def confirmed_entry_at(log: CommitLog, index: EntryIndex, position: int, last_index: int) -> int:
-    """As :func:`entry_at`, but corrupt rows do not mislead it. It trusts only rows that agree with
-    the headers of their entries, so it reads more. If the row of ``position`` itself is corrupt, it
-    returns the first entry that may be the one. Raises :class:`~store.errors.DamagedError` if too
-    many rows in a row are corrupt, and :class:`~store.errors.OutOfRangeError` if all these entries
-    end before ``position``, or none begins there or before.
-    """
-    if position < log.first_position:
-        raise OutOfRangeError(f"position {position} is before the log's {log.first_position}")
-
-    def confirmed(place: int) -> EntryIndexRow | None:
-        try:
-            row = index.row(place)
-            header = _read_by(log, index, row, row.position, HEADER_SIZE)
-        except DamagedError:
-            return None
-        magic, size, entry_index, term, begin, *_ = HEADER.unpack(header)
-        return row if row == EntryIndexRow(magic, begin, size, entry_index, term) else None
-
-    low, high = index.first_index, last_index
-    while low < high:
-        place = middle = (low + high + 1) // 2
-        while (row := confirmed(place)) is None and place < high:
-            place += 1
-            if place - middle > CORRUPT_ROWS_MAX:
-                path, byte = index.locate(middle)
-                raise DamagedError(
-                    path, byte, f"none of {CORRUPT_ROWS_MAX} rows is that of its entry"
-                )
-        if row is not None and row.position <= position:
-            low = place
-        else:
-            high = middle - 1
-    row = confirmed(low)
-    if row is None or position < row.end:
-        return low
-    if low == last_index:
-        raise OutOfRangeError(f"position {position} is behind entry {low}, which ends at {row.end}")
-    return low + 1 if confirmed(low + 1) is None else low
-
-
 def read_chain_crc(log: CommitLog, index: EntryIndex, row: EntryIndexRow) -> int:
     """The chain CRC that the header of an entry states."""
     return int.from_bytes(_read_by(log, index, row, row.position + 36, 4), "big")
@@ -188,7 +169,8 @@ def _read_run(
     """Adds the entries of rows that share a segment; returns the bytes that they share."""
     first, last = rows[0], rows[-1]
     start = first[_POSITION]
-    data = memoryview(_read_by(log, index, first, start, last[_POSITION] + last[_SIZE] - start))
+    end = EntryIndexRow._make(last)
+    data = memoryview(_read_by(log, index, end, start, end.end - start))
     cursor = Cursor(first[_INDEX], start, entries[-1].chain_crc if entries else None)
     before = len(entries)
     error = None
@@ -197,33 +179,43 @@ def _read_run(
     except CorruptEntryError as caught:
         error = caught
     for row, entry in zip(rows, islice(entries, before, None), strict=False):
-        found = (entry.kind, entry.position, len(entry.data), entry.index, entry.term)
-        if found == row:
-            continue
-        if row[_POSITION] != entry.position:
-            raise _wrong_row(index, row, f"the entry before it ends at {entry.position}")
-        reason = f"entry differs from its row in the entry index: expected {row}, found {found}"
-        raise DamagedError(*log.locate(entry.position), reason)
+        if (entry.kind, entry.position, len(entry.data), entry.index, entry.term) != row:
+            raise RowDiffersError(log, EntryIndexRow._make(row), f"found {entry}")
     if cursor.index <= last[_INDEX]:
-        row = rows[len(entries) - before]
-        if error is None or row[_POSITION] != cursor.position:
-            raise _wrong_row(index, row, f"the entry before it ends at {cursor.position}")
+        row = EntryIndexRow._make(rows[len(entries) - before])
+        if error is None or not _says_the_same(data[row.position - start :], row):
+            raise RowDiffersError(log, row, str(error or "the entry before it ends elsewhere"))
         raise DamagedError(*log.locate(cursor.position), str(error)) from error
     return data
 
 
-def _read_by(log: CommitLog, index: EntryIndex, row: _Row, position: int, size: int) -> bytes:
-    """Bytes to which rows lead; ``row`` is the first of them. Rows are written after their entries
-    and removed before them. So a row that leads out of the log is corrupt.
+class RowDiffersError(DamagedError):
+    """An entry is not what its row in the entry index says. One of them is wrong."""
+
+    def __init__(self, log: CommitLog, row: EntryIndexRow, reason: str) -> None:
+        self.entry_index = row.entry_index
+        path, byte = log.locate(row.position)
+        told = f"entry differs from its row in the entry index: {row}; {reason}"
+        super().__init__(path, byte, told)
+
+
+def _says_the_same(data: memoryview, row: EntryIndexRow) -> bool:
+    """Whether the header in ``data`` says what the row says."""
+    if len(data) < HEADER_SIZE:
+        return False
+    magic, size, index, term, position, *_ = HEADER.unpack_from(data)
+    return row == (magic, position, size, index, term)
+
+
+def _read_by(
+    log: CommitLog, index: EntryIndex, row: EntryIndexRow, position: int, size: int
+) -> bytes:
+    """Bytes to which rows lead; ``row`` is the last of them. Rows are written after their entries
+    and removed before them. So a row that leads out of the log is wrong.
     """
     try:
         return log.read(position, size)
     except OutOfRangeError as error:
-        if not index.first_index <= row[_INDEX] < index.end_index:
+        if not index.first_index <= row.entry_index < index.end_index:
             raise
-        raise _wrong_row(index, row, str(error)) from error
-
-
-def _wrong_row(index: EntryIndex, row: _Row, reason: str) -> DamagedError:
-    path, byte = index.locate(row[_INDEX])
-    return DamagedError(path, byte, f"row {row} of the entry index leads astray: {reason}")
+        raise RowDiffersError(log, row, str(error)) from error

@@ -2,8 +2,7 @@
 
 An entry is checked against its own CRCs, its row in the entry index and the entry before it. A
 peer's entry is written only if it fits exactly where the lost one lay: the chain CRC must agree,
-and position and size must leave no byte over. A corrupt row is made again from its entry, and so is
-the padding that closes a segment.
+and position and size must leave no byte over. The padding that closes a segment is written again.
 """
 
 from __future__ import annotations
@@ -12,13 +11,13 @@ from typing import NamedTuple
 
 from store.errors import CorruptEntryError, DamagedError, EntryTooLargeError, StoreError
 from store.io.filesystem import Bytes, FileSystem
-from store.log.commit_log import OUT_OF_SPACE, CommitLog
-from store.log.entry import HEADER_SIZE, PADDING_SIZE, Entry, check_chain, padding
+from store.log.commit_log import CommitLog
+from store.log.entry import PADDING_SIZE, Entry, check_chain, padding
 from store.log.entry_index import EntryIndex
 from store.log.entry_reader import read_chain_crc, read_entries
 from store.log.entry_row import ROW, EntryIndexRow
 from store.log.layout import next_position, segment_start
-from store.log.log_reader import Cursor, HoleReason
+from store.log.log_reader import HoleReason
 from store.log.repair_note import overwrite_noted, overwritten_end
 
 
@@ -38,6 +37,7 @@ def check_entries(
 
     Raises :class:`~store.errors.OutOfRangeError` if the log does not hold them.
     """
+    index.forget_checked()
     try:
         entries = read_entries(log, index, first_index, last_index, max_bytes)
         _check_before(log, index, entries[0])
@@ -81,7 +81,9 @@ def _check_before(log: CommitLog, index: EntryIndex, entry: Entry) -> None:
     if entry.index == index.first_index > 0:
         return  # the entries before it have expired
     try:
-        row = index.row(entry.index - 1) if entry.index else None
+        row = _row_if_known(index, entry.index - 1) if entry.index else None
+        if entry.index and row is None:
+            return  # its header is damaged, so nothing says what the chain CRC before is
         check_chain(entry, 0 if row is None else read_chain_crc(log, index, row))
     except CorruptEntryError as error:
         path, byte = log.locate(entry.position)
@@ -91,7 +93,7 @@ def _check_before(log: CommitLog, index: EntryIndex, entry: Entry) -> None:
 def _check_padding(log: CommitLog, index: EntryIndex, entries: list[Entry], last: int) -> None:
     nexts = [entry.position for entry in entries[1:]]
     if entries[-1].index < last:
-        behind = _row_if_whole(index, entries[-1].index + 1)
+        behind = _row_if_known(index, entries[-1].index + 1)
         nexts += [] if behind is None else [behind.position]
     for entry, following in zip(entries, nexts, strict=False):
         end = segment_start(entry.position, log.segment_size) + log.segment_size
@@ -132,70 +134,21 @@ def repair_entry(
             "committed: it is put back when the log goes on, or when it is opened the next time"
         )
     overwrite_noted(fs, directory, log.segment_size, pieces, log.opened(start))
-    row = ROW.pack(entry.kind, entry.position, entry.size, entry.index, entry.term)
-    index.rewrite_row(entry.index, row)
+    row = EntryIndexRow.of(entry)
+    if index.unchecked_row(entry.index) != row:
+        index.rewrite_row(entry.index, ROW.pack(*row))
+    index.forget_block(entry.index)
     (found,) = read_entries(log, index, entry.index, entry.index, 1)
     if found.data != entry.data:
         raise DamagedError(path, byte, "the disk does not give back what was written")
 
 
-def repair_row(log: CommitLog, index: EntryIndex, place: int) -> bool:
-    """Writes the row of an entry again where that alone has rotted; durable and read back on
-    return.
-
-    Returns whether it had. The header of the entry has everything that the row says. Its place
-    follows from the entry before it, to which the chain CRC ties it. The first entry lies where the
-    log begins, and the next entry must follow it. But where the entries before it have expired, no
-    chain ties its kind and term: if its row has others, either may have rotted, and a peer's entry
-    decides.
-    """
-    if not index.first_index <= place < index.flushed_end:
-        return False
-    try:
-        if place == index.first_index:
-            begin = Cursor(place, log.first_position, 0 if place == 0 else None)
-            entry = _entry_at(log, begin)
-            if place < index.end_index - 1:
-                _entry_at(log, _behind(entry))
-        else:
-            (before,) = read_entries(log, index, place - 1, place - 1, 1)
-            entry = _entry_at(log, _behind(before))
-    except StoreError:
-        return False
-    row = EntryIndexRow(entry.kind, entry.position, entry.size, entry.index, entry.term)
-    found = _row_if_whole(index, place)
-    untied = place == index.first_index > 0
-    if found is not None and untied:
-        found = found._replace(magic=row.magic, term=row.term)
-    if row == found:
-        return False
-    try:
-        index.rewrite_row(place, ROW.pack(*row))
-    except OSError as error:
-        if error.errno not in OUT_OF_SPACE:
-            raise
-        return False
-    return row == _row_if_whole(index, place)
-
-
-def mend_alone(
+def repair_padding(
     fs: FileSystem, directory: str, log: CommitLog, index: EntryIndex, place: int
 ) -> bool:
-    """Repairs what needs no peer: the row of an entry, and the padding behind it. Durable and read
-    back on return. Returns whether it repaired anything: on a full disk it does not.
+    """Repairs the padding behind an entry; durable and read back on return. Returns whether it was
+    damaged. Bytes behind a padding mean nothing, but a copy of the file reads them, too.
     """
-    try:
-        return repair_row(log, index, place) or _mend_padding(fs, directory, log, index, place)
-    except OSError as error:
-        if error.errno not in OUT_OF_SPACE:
-            raise
-        return False
-
-
-def _mend_padding(
-    fs: FileSystem, directory: str, log: CommitLog, index: EntryIndex, place: int
-) -> bool:
-    """Bytes behind a padding mean nothing, but a copy of the file reads them, too."""
     try:
         (entry,) = read_entries(log, index, place, place, 1)
         following = index.row(place + 1)
@@ -215,24 +168,6 @@ def _mend_padding(
     return rest[:PADDING_SIZE] == head and missing is not HoleReason.EIO
 
 
-def _behind(before: Entry) -> Cursor:
-    return Cursor(before.index + 1, before.end, before.chain_crc, before.term, before.end)
-
-
-def _entry_at(log: CommitLog, cursor: Cursor) -> Entry:
-    """The next entry, as the log alone has it.
-
-    Raises :class:`~store.errors.StoreError` if it is not whole.
-    """
-    index = cursor.index
-    while True:
-        window = log.reader.window(cursor, last_index=index, size=HEADER_SIZE)
-        if window.hole is not None:
-            raise window.hole.error
-        if window.entries:
-            return window.entries[0]
-
-
 def _check_fits(log: CommitLog, index: EntryIndex, entry: Entry) -> EntryIndexRow | None:
     """The row of the entry behind, if that is whole and where the log goes on."""
     position = log.first_position
@@ -250,10 +185,8 @@ def _check_fits(log: CommitLog, index: EntryIndex, entry: Entry) -> EntryIndexRo
     if entry.index + 1 >= index.end_index:
         fits, following = entry.end == log.end, None
     else:
-        following = _row_if_whole(index, entry.index + 1)
+        following = _row_if_known(index, entry.index + 1)
         fits = following is None or _lies_behind(following, entry, log.segment_size)
-        if not fits and not _leads_to_its_entry(log, index, entry.index + 1):
-            fits, following = True, None  # it may be corrupt itself, so it proves nothing
     if not fits:
         raise StoreError(f"entry {entry.index} of a peer has another size than ours")
     return following
@@ -266,15 +199,7 @@ def _lies_behind(following: EntryIndexRow, entry: Entry, segment_size: int) -> b
         return False
 
 
-def _leads_to_its_entry(log: CommitLog, index: EntryIndex, place: int) -> bool:
-    try:
-        read_entries(log, index, place, place, 1)
-    except StoreError:
-        return False
-    return True
-
-
-def _row_if_whole(index: EntryIndex, place: int) -> EntryIndexRow | None:
+def _row_if_known(index: EntryIndex, place: int) -> EntryIndexRow | None:
     try:
         return index.row(place)
     except DamagedError:

@@ -15,6 +15,9 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
+from store.log.entry import HEADER_SIZE, KINDS, PADDING_SIZE, Entry
+from store.log.layout import next_position
+
 ROW = struct.Struct(">iqiqq")
 ROW_SIZE = ROW.size
 
@@ -28,6 +31,25 @@ class EntryIndexRow(NamedTuple):
     entry_index: int
     term: int
 
+    @staticmethod
+    def of(entry: Entry) -> EntryIndexRow:
+        """The row of an entry."""
+        return EntryIndexRow(entry.kind, entry.position, entry.size, entry.index, entry.term)
+
     @property
     def end(self) -> int:
         return self.position + self.size
+
+
+def follows(row: EntryIndexRow, end: int, term: int, segment_size: int) -> bool:
+    """Whether the entry of a row may follow one that ends at ``end`` and has this term.
+
+    ``end`` is -1 if it is not known.
+    """
+    magic, position, size, _index, own_term = row
+    return (
+        magic in KINDS
+        and HEADER_SIZE <= size <= segment_size - PADDING_SIZE
+        and own_term >= term
+        and (position >= 0 if end < 0 else position == next_position(end, size, segment_size))
+    )

@@ -8,8 +8,8 @@ from store.errors import DamagedError, DataLockedError, StoreError
 from store.io.atomic_file import read_checked_file, replace_file
 from store.io.filesystem import FileSystem, Lock
 from store.io.two_slot_file import TwoSlotFile
-from store.log.entry_index import ROWS_PER_FILE
 from store.log.layout import SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN
+from store.log.row_files import ROWS_PER_FILE
 from store.recovery.snapshot_install import install
 from store.state.format_file import (
     FORMAT_NAME,

@@ -119,8 +119,10 @@ class Recovery:
                 fs,
                 f"{directory}/index",
                 config.index_rows_per_file,
-                state.mark.first_index,
-                state.applied_index + 1,
+                self._log,
+                first_index=state.mark.first_index,
+                first_position=state.mark.first_position,
+                flushed_end=state.applied_index + 1,
             )
             unless_read.callback(self._index.close)
             self._durable_position = state.durable_position
@@ -255,7 +257,7 @@ class Recovery:
         self._state.forget_log()
         self._commit_index = -1
         self._durable_position = self._log.first_position = 0
-        self._index.first_index = 0
+        self._index.first_index = self._index.first_position = 0
         self._index.forget_files()
         self._found = LogScan(-1, -1, 0, 0)
 
@@ -351,8 +353,8 @@ class Recovery:
         log.start_segment()
         if checkpoint is not None:
             if index.row(checkpoint.index).end != checkpoint.end_position:
-                path = index.path_of(checkpoint.index)
-                raise DamagedError(path, 0, "log and checkpoint disagree on an entry's end")
+                path, byte = index.locate(checkpoint.index)
+                raise DamagedError(path, byte, "log and checkpoint disagree on an entry's end")
             if found.last_index == checkpoint.index:
                 lost = lost_suffix(log, index, checkpoint)
                 if lost is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import store.log.entry_index
 import store.log.entry_reader
 import store.log.entry_repair
 import store.recovery.log_scan
@@ -21,8 +22,10 @@ from dledger.node.log_writer import LogWriter
 from dledger.node.snapshot_sender import SnapshotSender
 from dledger.wire.service_messages import FetchRequest
 from simulator.bugs.planted_bug import Patch
+from store.errors import CorruptEntryError
 from store.io.filesystem import FileSystem
 from store.log.commit_log import CommitLog
+from store.log.entry_index import EntryIndex
 from store.recovery.recovery import Recovery
 from store.recovery.snapshot_install import COMPLETE_NAME, REFILL_NAME, SnapshotInstall
 from store.replica import ReplicaStore
@@ -134,8 +137,15 @@ def lost_last_entry_tells_nothing(patch: Patch) -> None:
     patch.set(Recovery, "_is_on_disk", lambda _recovery, _entry: True)
 
 
-def rotten_row_not_confirmed(patch: Patch) -> None:
-    patch.set(store.replica_reads, "confirmed_entry_at", store.log.entry_reader.entry_at)
+def rows_not_checked(patch: Patch) -> None:
+    patch.set(EntryIndex, "_check", lambda *_arguments: None)
+
+
+def wrong_rows_given_up(patch: Patch) -> None:
+    def rows_from_headers(*_arguments: Any, **_last: int) -> bytes:
+        raise CorruptEntryError("header", expected="one", found="none")
+
+    patch.set(store.log.entry_index, "rows_from_headers", rows_from_headers)
 
 
 # --- refills

@@ -31,7 +31,7 @@ from tests.store import (
     test_replica,
     test_truncation,
 )
-from tests.store.log import test_entry_repair
+from tests.store.log import test_entry_reader, test_entry_repair
 from tests.store.recovery import test_log_damage, test_snapshot_install
 from tests.support.virtual_network import NetworkedLoop, run_in_virtual_time
 
@@ -174,8 +174,11 @@ IN_A_NODE: dict[Plant, Callable[[], object]] = {
     disk.lost_last_entry_tells_nothing: (
         test_lost_last_entry.test_what_was_overwritten_together_with_the_last_known_entry_is_missed
     ),
-    disk.rotten_row_not_confirmed: partial(
-        test_checked_reads.test_a_row_that_rotted_keeps_nobody_from_other_entries, 12, 4
+    disk.rows_not_checked: partial(
+        test_entry_reader.test_rows_that_rotted_hide_no_entry_and_lead_to_no_other, 9, 6
+    ),
+    disk.wrong_rows_given_up: partial(
+        test_checked_reads.test_a_wrong_row_keeps_nobody_from_an_entry_and_is_repaired, 12, 4
     ),
 }
 

@@ -164,7 +164,8 @@ async def test_a_rebuild_leaves_no_entry_out_whose_row_of_the_entry_index_alone_
     path.write_bytes(rows)
     fs, directory = OsFileSystem(), str(tmp_path)
     store = ReplicaStore.open(fs, directory, OWN)
-    assert set(store.check_entries(0, 12, 1 << 20).damage) == {5, 6, 10}
+    assert not store.check_entries(0, 12, 1 << 20).damage
+    assert store.index_needs_repair
     request_rebuild(fs, directory)
     assert rebuild_derived(fs, directory, store)
     store.close()

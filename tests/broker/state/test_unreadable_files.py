@@ -97,28 +97,22 @@ async def test_an_expiry_waits_while_the_log_cannot_be_read_either(loop: Network
     await broker.stop()
 
 
-async def test_old_segments_stay_while_the_entry_index_cannot_be_read(
+async def test_old_segments_expire_though_the_entry_index_cannot_be_read(
     loop: NetworkedLoop,
 ) -> None:
     fs = SimulatedFileSystem(Random(1))
     broker = await expiring(loop, fs, 2 * SEGMENT)
     node = broker.broker.context.node
-    fault = fs.inject(read_error("/index/"))
-
-    async def expire() -> int:
-        broker.broker._retention.check_soon()
-        for _ in range(2):  # what the older checkpoint needs stays
-            await asyncio.sleep(0.05)
-            await broker.send("orders", 0, b"x")
-            node.checkpointer.checkpoint()
+    fs.inject(read_error("/index/"))
+    broker.broker._retention.check_soon()
+    for _ in range(2):  # what the older checkpoint needs stays
         await asyncio.sleep(0.05)
-        return node.store.first_position
-
-    assert await expire() == 0
+        await broker.send("orders", 0, b"x")
+        node.checkpointer.checkpoint()
+    await asyncio.sleep(0.05)
+    assert node.store.first_position > 0
     assert node.serving
     assert broker.failures == []
-    fault.lasting = False
-    assert await expire() > 0
     await broker.stop()
 
 

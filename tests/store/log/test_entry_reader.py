@@ -8,9 +8,19 @@ from itertools import product
 import pytest
 
 from store.errors import DamagedError, OutOfRangeError
+from store.io.filesystem import BLOCK_SIZE
+from store.log.entry import HEADER_SIZE
 from store.log.entry_row import ROW_SIZE
 from store.replica import StoreConfig
-from tests.store.small_logs import DIRECTORY, Writer, open_store, save_mark, simulated
+from tests.store.small_logs import (
+    DIRECTORY,
+    Writer,
+    contents,
+    data_of,
+    open_store,
+    save_mark,
+    simulated,
+)
 from tests.support.search_effort import sample
 
 SEGMENT = 1 << 20
@@ -62,7 +72,7 @@ def test_the_entry_of_any_position_is_found_with_few_reads(
 
 @pytest.mark.parametrize("byte", sample(range(ROW_SIZE)))
 @pytest.mark.parametrize("bit", [0, 6])
-def test_rows_that_rotted_lead_to_no_other_entry_and_keep_from_none(byte: int, bit: int) -> None:
+def test_rows_that_rotted_hide_no_entry_and_lead_to_no_other(byte: int, bit: int) -> None:
     count, rotted = 40, (0, 1, 17, 18, 32, 39)
     fs = simulated()
     store, writer = open_store(fs), Writer()
@@ -76,17 +86,14 @@ def test_rows_that_rotted_lead_to_no_other_entry_and_keep_from_none(byte: int, b
         fs.flip_bit(path, index % 4 * ROW_SIZE + byte, bit)
     for entry in writer.entries:
         for position in (entry.position, entry.end - 1):
-            found = store.confirmed_entry_at(position, count - 1)
-            # Of two that rotted side by side nobody knows which it is.
-            assert found == entry.index or {found, entry.index} <= set(rotted)
-            if entry.index in rotted:
-                with pytest.raises(DamagedError):
-                    store.read_range(found, found, 1)
-    with pytest.raises(OutOfRangeError):
-        store.confirmed_entry_at(-1, count - 1)
+            assert store.entry_at(position, count - 1) == entry.index
+        assert store.read_range(entry.index, entry.index, 1).data == entry.data
+    assert contents(store) == data_of(writer.entries)
+    assert store.entry_at(-1, count - 1) == -1
 
 
-def test_rows_of_whole_blocks_that_rotted_are_not_all_looked_at() -> None:
+@pytest.mark.parametrize("damage", ["wrong", "unreadable"])
+def test_entries_are_found_though_many_rows_one_behind_the_other_are_lost(damage: str) -> None:
     fs = simulated()
     store, writer = open_store(fs, CONFIG), Writer(SEGMENT)
     store.save_hard_state(1, "n0")
@@ -95,6 +102,32 @@ def test_rows_of_whole_blocks_that_rotted_are_not_all_looked_at() -> None:
     store.save_checkpoint(writer.checkpoint(1999))
     for index in range(600, 1700):
         start = index - index % 512
-        fs.flip_bit(f"{DIRECTORY}/index/{start * ROW_SIZE:020d}", (index - start) * ROW_SIZE + 20)
-    with pytest.raises(DamagedError):
-        store.confirmed_entry_at(writer.entries[100].position, 1999)
+        path, byte = f"{DIRECTORY}/index/{start * ROW_SIZE:020d}", (index - start) * ROW_SIZE
+        if damage == "wrong":
+            fs.flip_bit(path, byte + 20)
+        elif byte % BLOCK_SIZE == 0:
+            fs.lose_sector(path, byte)
+    for entry in writer.entries[::37]:
+        assert store.entry_at(entry.position, 1999) == entry.index
+        assert store.read_range(entry.index, entry.index, 1).data == entry.data
+    assert store.index_needs_repair
+
+
+def test_a_damaged_entry_among_lost_rows_hides_no_other() -> None:
+    """Its header says where the next one stands."""
+    fs = simulated()
+    store, writer = open_store(fs, CONFIG), Writer(SEGMENT)
+    store.save_hard_state(1, "n0")
+    store.append(writer.make_many(300))
+    store.sync()
+    store.save_checkpoint(writer.checkpoint(299))
+    fs.lose_sector(f"{DIRECTORY}/index/{0:020d}", 0)
+    damaged = writer.entries[50]
+    fs.flip_bit(f"{DIRECTORY}/commitlog/{0:020d}", damaged.position + HEADER_SIZE)
+    for entry in writer.entries:
+        assert store.entry_at(entry.position, 299) == entry.index
+        if entry is damaged:
+            with pytest.raises(DamagedError, match="body CRC"):
+                store.read_range(50, 50, 1)
+        else:
+            assert store.read_range(entry.index, entry.index, 1).data == entry.data

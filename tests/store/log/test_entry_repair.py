@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import errno
-from itertools import count
+from itertools import count, product
 from pathlib import Path
 from random import Random
 
 import pytest
 
 from simulator.engine.disk import Fault, PowerLossError, SimulatedFileSystem
-from store.errors import DamagedError, DiskFullError, FatalDiskError, OutOfRangeError, StoreError
+from store.errors import DiskFullError, FatalDiskError, OutOfRangeError, StoreError
 from store.io.filesystem import BLOCK_SIZE
 from store.io.os_filesystem import OsFileSystem
 from store.log.entry import HEADER_SIZE, Entry, EntryKind, build_entry
@@ -45,11 +45,27 @@ def damaged(store: ReplicaStore, max_bytes: int = 150) -> list[int]:
     return sorted(found)
 
 
+def rows_repaired(store: ReplicaStore, max_bytes: int = 150) -> list[int]:
+    """Looks at all entries, as the scrub does; the rows that it has written again."""
+    found: list[int] = []
+    index = store.first_index
+    while index <= store.last_index:
+        index = store.check_entries(index, store.last_index, max_bytes).next_index
+        found += store.repair_index()
+    return found
+
+
 def rot(
     fs: SimulatedFileSystem, store: ReplicaStore, entry: Entry, byte: int, bit: int = 0
 ) -> None:
     start = entry.position - entry.position % store.segment_size
     fs.flip_bit(f"{DIRECTORY}/commitlog/{start:020d}", entry.position - start + byte, bit)
+
+
+def flip_row(fs: SimulatedFileSystem, index: int, byte: int, bit: int = 0) -> None:
+    """Flips a bit of a row of the entry index; files have four rows."""
+    path = f"{DIRECTORY}/index/{(index - index % 4) * ROW_SIZE:020d}"
+    fs.flip_bit(path, index % 4 * ROW_SIZE + byte, bit)
 
 
 def test_a_whole_log_has_no_damage() -> None:
@@ -106,64 +122,47 @@ def test_several_damaged_entries_are_mended_in_order() -> None:
     assert damaged(store) == []
 
 
-def test_a_damaged_row_of_the_entry_index_is_mended_with_its_entry() -> None:
-    fs = simulated()
-    store, writer = written(fs)
-    # Four rows of 32 bytes a file; row 9 is the second of its file.
-    fs.flip_bit(f"{DIRECTORY}/index/{8 * 32:020d}", 32 + 20)
-    assert 9 in damaged(store)
-    store.repair_entry(writer.entries[9])
-    assert damaged(store) == []
-
-
 @pytest.mark.parametrize("byte", sample(range(ROW_SIZE)))
 @pytest.mark.parametrize("max_bytes", [1, 150, 10_000])
-def test_a_bit_anywhere_in_a_row_is_found_and_stops_no_look_at_the_rest(
-    byte: int, max_bytes: int
-) -> None:
+def test_a_bit_anywhere_in_a_row_hides_no_entry_and_is_repaired(byte: int, max_bytes: int) -> None:
     """Also where it leads out of its segment, or out of the log."""
-    for bit in (0, 7):
+    for bit, index in product((0, 7), (0, 1, 9, 12, CHECKPOINT)):
         fs = simulated()
         store, writer = written(fs)
-        fs.flip_bit(f"{DIRECTORY}/index/{8 * 32:020d}", ROW_SIZE + byte, bit)
+        flip_row(fs, index, byte, bit)
         rot(fs, store, writer.entries[17], 50)
-        found = damaged(store, max_bytes)
-        assert 9 in found
-        assert 17 in found
-        assert set(found) <= {8, 9, 10, 17}  # the row tells of those beside it as well
-        for index in found:
-            store.repair_entry(writer.entries[index])
-        assert damaged(store, max_bytes) == []
+        assert damaged(store, max_bytes) == [17]
+        whole = store.read_entries(7, COUNT - 1, 160)
+        assert data_of(whole) == data_of(writer.entries[7:9])
+        assert store.read_range(index, index, 1).data == writer.entries[index].data
+        assert rows_repaired(store, max_bytes) == [index]
+        store.repair_entry(writer.entries[17])
+        assert damaged(store, max_bytes) == rows_repaired(store) == []
+        fs.power_loss(keep=0.0)
+        store = open_store(fs)
         assert contents(store) == data_of(writer.entries)
+        assert rows_repaired(store) == []
 
 
 @pytest.mark.parametrize("byte", sample(range(ROW_SIZE)))
-def test_a_row_that_rotted_keeps_no_entry_before_it_from_being_mended(byte: int) -> None:
-    """Nor does it if its own entry has rotted, too."""
+def test_entries_are_repaired_though_rows_are_wrong_too(byte: int) -> None:
     for bit in (0, 7):
         fs = simulated()
         store, writer = written(fs)
-        fs.flip_bit(f"{DIRECTORY}/index/{8 * 32:020d}", ROW_SIZE + byte, bit)
+        flip_row(fs, 9, byte, bit)
         for index in (8, 9):
             rot(fs, store, writer.entries[index], 50)
+        assert damaged(store) == [8, 9]
         while found := damaged(store):
             store.repair_entry(writer.entries[found[0]])
+        assert rows_repaired(store) == []
         assert contents(store) == data_of(writer.entries)
 
 
-@pytest.mark.parametrize("byte", [4, 10, 11, 12, 15])
-def test_a_row_that_leads_astray_is_damage_and_not_a_log_that_ended(
-    byte: int,
-) -> None:
+def test_a_row_out_of_the_log_is_no_log_that_ended() -> None:
     fs = simulated()
     store, writer = written(fs)
-    fs.flip_bit(f"{DIRECTORY}/index/{8 * 32:020d}", ROW_SIZE + byte, 6)
-    whole = store.read_entries(7, COUNT - 1, 160)
-    assert data_of(whole) == data_of(writer.entries[7:9])
-    with pytest.raises(DamagedError):
-        store.read_entries(9, COUNT - 1, 10_000)
-    with pytest.raises(DamagedError):
-        store.read_range(9, COUNT - 1, 10_000)
+    flip_row(fs, 9, 4, 6)
     with pytest.raises(OutOfRangeError):
         store.read_entries(COUNT, COUNT, 1)
     store.save_checkpoint(writer.checkpoint(CHECKPOINT + 1))
@@ -172,49 +171,63 @@ def test_a_row_that_leads_astray_is_damage_and_not_a_log_that_ended(
         store.read_entries(9, COUNT - 1, 1)
 
 
-@pytest.mark.parametrize("byte", sample(range(ROW_SIZE)))
-def test_a_row_alone_is_made_again_from_its_entry(byte: int) -> None:
-    for index in (0, 1, 9, 12, CHECKPOINT):
-        fs = simulated()
-        store, writer = written(fs)
-        start = index - index % 4
-        fs.flip_bit(f"{DIRECTORY}/index/{start * ROW_SIZE:020d}", index % 4 * ROW_SIZE + byte, 3)
-        assert index in damaged(store)
-        assert [place for place in range(COUNT) if store.repair_row(place)] == [index]
-        assert damaged(store) == []
-        fs.power_loss(keep=0.0)
-        assert contents(open_store(fs)) == data_of(writer.entries)
-
-
-def test_rows_one_behind_the_other_are_made_again_in_their_order() -> None:
+def test_a_row_that_rots_after_it_was_read_is_noticed_by_the_scrub() -> None:
+    """Rows that were checked stay in memory for readers."""
     fs = simulated()
-    store, _ = written(fs)
-    for index in range(6, 14):
-        start = index - index % 4
-        fs.flip_bit(f"{DIRECTORY}/index/{start * ROW_SIZE:020d}", index % 4 * ROW_SIZE + 20)
-    assert not store.repair_row(7)
-    assert [index for index in range(COUNT) if store.repair_row(index)] == list(range(6, 14))
-    assert damaged(store) == []
+    config = StoreConfig("broker-a", "n0", 1 << 16, min_free_bytes=0)
+    store, writer = open_store(fs, config), Writer(1 << 16)
+    store.save_hard_state(1, "n0")
+    store.append(writer.make_many(200))
+    store.sync()
+    store.save_checkpoint(writer.checkpoint(199))
+    assert rows_repaired(store, 1 << 20) == []
+    fs.flip_bit(f"{DIRECTORY}/index/{0:020d}", 100 * ROW_SIZE + 10)
+    assert store.read_range(100, 100, 1).data == writer.entries[100].data
+    assert rows_repaired(store, 1 << 20) == [100]
 
 
-@pytest.mark.parametrize("byte", [2, 7, 12, 30, 38, 42, 60])
-def test_no_row_is_made_from_an_entry_that_rotted(byte: int) -> None:
+def test_rows_one_behind_the_other_are_repaired() -> None:
     fs = simulated()
     store, writer = written(fs)
-    fs.flip_bit(f"{DIRECTORY}/index/{8 * ROW_SIZE:020d}", ROW_SIZE + 20)
+    for index in range(6, 14):
+        flip_row(fs, index, 20)
+    assert contents(store) == data_of(writer.entries)
+    assert rows_repaired(store) == list(range(6, 14))
+    assert rows_repaired(store) == []
+
+
+@pytest.mark.parametrize("byte", [2, 7, 12, 30, 38, 42])
+def test_no_row_is_made_from_a_header_that_rotted(byte: int) -> None:
+    fs = simulated()
+    store, writer = written(fs)
+    flip_row(fs, 9, 20)
     rot(fs, store, writer.entries[9], byte)
-    assert not any(map(store.repair_row, range(COUNT)))
+    assert damaged(store) == [9]
+    assert 9 not in rows_repaired(store)
+    for entry in writer.entries:
+        assert store.entry_at(entry.position, COUNT - 1) == entry.index
+        if entry.index != 9:
+            assert store.read_range(entry.index, entry.index, 1).data == entry.data
     store.repair_entry(writer.entries[9])
-    assert damaged(store) == []
+    assert damaged(store) == rows_repaired(store) == []
+
+
+def test_the_row_of_a_damaged_entry_follows_from_its_header() -> None:
+    fs = simulated()
+    store, writer = written(fs)
+    flip_row(fs, 9, 20)
+    rot(fs, store, writer.entries[9], HEADER_SIZE)
+    assert damaged(store) == [9]
+    assert rows_repaired(store) == [9]
 
 
 def test_a_row_for_which_there_is_no_room_stays_as_it_is() -> None:
     fs = simulated()
     store, _ = written(fs)
-    fs.flip_bit(f"{DIRECTORY}/index/{8 * ROW_SIZE:020d}", ROW_SIZE + 20)
+    flip_row(fs, 9, 20)
     fs.inject(Fault(1, errno.ENOSPC, operations={"pwrite"}, path="/index/"))
-    assert not store.repair_row(9)
-    assert store.repair_row(9)
+    assert damaged(store) == store.repair_index() == []
+    assert store.repair_index() == [9]
 
 
 def test_damaged_padding_is_found_and_written_again() -> None:
@@ -245,9 +258,9 @@ def test_what_cannot_be_read_of_or_behind_a_padding_is_made_again(behind: int) -
     assert end == 5 * BLOCK_SIZE
     fs.lose_sector(path, end + behind * BLOCK_SIZE)
     assert damaged(store) == [0]
-    assert store.repair_row(0)
+    assert store.repair_padding(0)
     assert damaged(store) == []
-    assert not store.repair_row(0)
+    assert not store.repair_padding(0)
     store.close()
     fs.power_loss()
     assert len(fs.open(path).pread(9 * BLOCK_SIZE, 0)) == 8 * BLOCK_SIZE
@@ -320,9 +333,9 @@ def test_padding_for_which_there_is_no_room_stays_damaged_until_there_is() -> No
     )
     rot(fs, store, last, last.size + 2)
     fs.inject(Fault(1, errno.ENOSPC, operations={"pwrite"}))
-    assert not store.repair_row(last.index)
+    assert not store.repair_padding(last.index)
     assert damaged(store) == [last.index]
-    assert store.repair_row(last.index)
+    assert store.repair_padding(last.index)
     assert damaged(store) == []
 
 

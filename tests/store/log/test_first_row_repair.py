@@ -5,8 +5,15 @@ from __future__ import annotations
 import pytest
 
 from store.log.entry_row import ROW_SIZE
-from tests.store.log.test_entry_repair import CHECKPOINT, damaged, rot, written
-from tests.store.small_logs import DIRECTORY, contents, data_of, open_store, simulated
+from tests.store.log.test_entry_repair import (
+    CHECKPOINT,
+    damaged,
+    flip_row,
+    rot,
+    rows_repaired,
+    written,
+)
+from tests.store.small_logs import contents, data_of, open_store, simulated
 
 KIND_BYTE, KIND_BIT = 3, 1
 """Of a header, and of a row: makes a configuration change of data."""
@@ -22,25 +29,29 @@ def test_no_row_is_made_from_a_header_that_no_chain_covers(byte: int, bit: int) 
     first = store.first_index
     assert first > 0
     rot(fs, store, writer.entries[first], byte, bit)
-    assert not store.repair_row(first)
     assert damaged(store) == [first]
+    assert rows_repaired(store) == []
     store.repair_entry(writer.entries[first])
     assert damaged(store) == []
     assert contents(store) == data_of(writer.entries[first:])
 
 
 @pytest.mark.parametrize("byte", [KIND_BYTE, 7, 12, ROW_SIZE - 1])
-def test_the_row_of_the_first_retained_entry_is_mended_with_a_peer_at_the_latest(byte: int) -> None:
+def test_the_row_of_the_first_retained_entry_is_repaired_with_a_peer_at_the_latest(
+    byte: int,
+) -> None:
     fs = simulated()
     store, writer = written(fs)
     store.expire(writer.entries[CHECKPOINT].position)
     first = store.first_index
-    start = first - first % 4
-    path = f"{DIRECTORY}/index/{start * ROW_SIZE:020d}"
-    fs.flip_bit(path, first % 4 * ROW_SIZE + byte, KIND_BIT)
-    assert damaged(store) == [first]
-    assert store.repair_row(first) is (byte in {7, 12}), "the place of an entry follows"
-    store.repair_entry(writer.entries[first])
-    assert damaged(store) == []
+    flip_row(fs, first, byte, KIND_BIT)
+    if byte in {7, 12}:  # the place of an entry follows
+        assert damaged(store) == []
+        assert rows_repaired(store) == [first]
+    else:
+        assert damaged(store) == [first]
+        assert rows_repaired(store) == []
+        store.repair_entry(writer.entries[first])
+    assert damaged(store) == rows_repaired(store) == []
     fs.power_loss(keep=0.0)
     assert contents(open_store(fs)) == data_of(writer.entries[first:])

@@ -179,7 +179,7 @@ READERS = {
     "store/io/os_filesystem.py": "the operating system",
     "store/io/unreadable_blocks.py": "for the reader, and before a repair",
     "store/log/log_reader.py": "the reader",
-    "store/log/entry_index.py": "the entry index",
+    "store/log/row_files.py": "the entry index",
     "store/snapshot.py": "copies for a snapshot",
     "store/restore.py": "copies of a snapshot",
     "store/state/checkpoint.py": "checkpoints",

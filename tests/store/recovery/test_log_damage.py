@@ -300,17 +300,18 @@ def test_no_flipped_bit_in_the_row_of_the_checkpoints_entry_keeps_a_node_from_it
     store = open_store(fs)
     assert store.recovered.checkpoint == writer.checkpoint(15)
     assert store.recovered.tail == writer.entries[16:]
-    position_and_size = range(4, 16)
-    if byte in position_and_size:
-        assert contents(store) == data_of(writer.entries)
+    assert contents(store) == data_of(writer.entries)
 
 
-def test_a_flipped_bit_in_the_entry_index_is_damage_when_it_is_read() -> None:
-    fs, _ = checkpointed_log()
+@given(byte=st.integers(0, 31), bit=st.integers(0, 7))
+def test_a_flipped_bit_in_the_entry_index_is_noticed_and_keeps_nobody_from_the_entry(
+    byte: int, bit: int
+) -> None:
+    fs, writer = checkpointed_log()
+    fs.flip_bit(f"{DIRECTORY}/index/{4 * 32:020d}", 32 + byte, bit)
     store = open_store(fs)
-    fs.flip_bit(f"{DIRECTORY}/index/{4 * 32:020d}", 32 + 23)
-    with pytest.raises(DamagedError, match=r"index.*byte 32: not the row of entry 5"):
-        store.read_entries(4, 6, 1000)
+    assert store.read_entries(4, 6, 1000) == writer.entries[4:7]
+    assert store.index_needs_repair
 
 
 def test_a_flipped_bit_in_an_old_entry_is_damage_when_it_is_read() -> None:
@@ -324,17 +325,16 @@ def test_a_flipped_bit_in_an_old_entry_is_damage_when_it_is_read() -> None:
 
 
 @pytest.mark.parametrize("byte", [15, 23, 31])
-def test_a_flipped_index_term_or_position_is_damage_though_the_chain_before_is_not_read(
+def test_a_flipped_index_term_or_position_is_damage_though_the_entry_before_is_not_read(
     byte: int,
 ) -> None:
     fs, writer = checkpointed_log()
     store = open_store(fs)
     path, start = place(writer.entries[4].position)
     fs.flip_bit(path, start + byte)
-    with pytest.raises(
-        DamagedError, match=r"differs from its row|index: expected|position: expected"
-    ):
+    with pytest.raises(DamagedError, match="differs from its row") as caught:
         store.read_entries(4, 4, 1000)
+    assert (caught.value.path, caught.value.position) == (path, start)
 
 
 def test_a_sector_that_cannot_be_read_is_damage_named_by_file_and_byte() -> None:
@@ -347,11 +347,11 @@ def test_a_sector_that_cannot_be_read_is_damage_named_by_file_and_byte() -> None
     assert (caught.value.path, caught.value.position) == (path, byte)
 
 
-def test_a_row_of_the_entry_index_that_cannot_be_read_is_damage_too() -> None:
+def test_rows_of_the_entry_index_that_cannot_be_read_keep_nobody_from_the_entries() -> None:
     fs, writer = checkpointed_log()
     store = open_store(fs)
-    fs.inject(Fault(1, errno.EIO, operations={"pread"}, path=f"{DIRECTORY}/index/{0:020d}"))
-    with pytest.raises(DamagedError, match=r"index/0.*cannot be read"):
-        store.read_entries(1, 1, 1000)
-    (entry,) = store.read_entries(1, 1, 1000)
-    assert entry == writer.entries[1]
+    lasting = Fault(1, errno.EIO, operations={"pread"}, path=f"{DIRECTORY}/index/", lasting=True)
+    fs.inject(lasting)
+    assert not store.check_entries(0, 19, 10_000).damage
+    assert contents(store) == data_of(writer.entries)
+    assert store.index_needs_repair

@@ -72,8 +72,8 @@ def mend_all(store: ReplicaStore, writer: Writer, max_bytes: int = 2000) -> list
     found, index = [], store.first_index
     while index <= store.last_index:
         checked = store.check_entries(index, store.last_index, max_bytes)
-        rows = [place for place in checked.damage if store.repair_row(place)]
-        if rows:
+        store.repair_index()
+        if list(filter(store.repair_padding, checked.damage)):
             continue
         for place in checked.damage:
             store.repair_entry(writer.entries[place])
