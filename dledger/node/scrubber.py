@@ -19,6 +19,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from heapq import nsmallest
+from itertools import count, groupby
 from typing import Protocol
 
 from dledger.node.executor import Executor
@@ -36,7 +37,6 @@ log = logging.getLogger(__name__)
 
 REPAIRS_KEPT = 50
 DAMAGE_LISTED_MAX = 20
-ROWS_TOLD_MAX = 20
 
 CUT_PAUSE_SECONDS = 1.0
 """Pace: after a read of a segment that is cut short failed."""
@@ -286,10 +286,12 @@ class Scrubber:
         return checked, repaired
 
     def _repair_rows(self) -> list[str]:
-        rows = self._store.repair_index()
-        told = [f"row {each} of the entry index" for each in rows[:ROWS_TOLD_MAX]]
-        if len(rows) > ROWS_TOLD_MAX:
-            told.append(f"{len(rows) - ROWS_TOLD_MAX} more rows, up to {rows[-1]}")
+        told = []
+        numbers = count()
+        for _, run in groupby(self._store.repair_index(), key=lambda row: row - next(numbers)):
+            first, *others = run
+            rows = f"rows {first} to {others[-1]}" if others else f"row {first}"
+            told.append(f"{rows} of the entry index")
         return told
 
     def _again(self, seconds: float) -> None:

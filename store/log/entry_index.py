@@ -303,7 +303,7 @@ class EntryIndex:
                     self._files.rewrite(run_rows[0].entry_index, packed)
             with self._lock:
                 self._rebuilt.pop(number, None)
-        return wrong
+        return sorted(wrong)
 
     def flush(self, end_index: int) -> None:
         """Writes the rows below ``end_index`` that are not on disk yet; durable on return."""
