@@ -21,8 +21,8 @@ from dledger.node.executor import Executor, Executors
 from dledger.wire.transport import Transport
 from store.errors import DamagedError
 from store.io.filesystem import FileSystem
-from store.log.row_files import ROWS_PER_FILE
 from store.log.retention_policy import RetentionPolicy
+from store.log.row_files import ROWS_PER_FILE
 
 LeaderAddress: TypeAlias = Callable[[], str | None]
 """The ``host:port`` of the leader; None while no leader is known."""

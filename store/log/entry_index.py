@@ -4,11 +4,7 @@ Rows are collected in memory and written to files (:mod:`store.log.row_files`) a
 Recovery makes the rows after the checkpoint again from the log. So a row in a file belongs to a
 committed entry and never changes.
 
-Rows on disk are checked in blocks of 128, the 4 KiB that a disk loses or misplaces at a time. The
-log is their checksum: entries follow each other in index and term, and each lies where the one
-before ends, or at the start of the next segment. A block counts only if all its rows follow each
-other, the row before and the row behind. A wrong block is rebuilt from the headers of its entries
-(:mod:`store.log.row_rebuild`) for whoever reads it, and then written again by :meth:`repair`.
+Rows on disk are checked, and rebuilt where they are wrong, in blocks (:mod:`store.log.row_blocks`).
 
 Threads: the storage thread calls :meth:`append` and :meth:`truncate`, or another thread does while
 the storage thread has nothing to do (:mod:`store.replica`). One background thread calls
@@ -19,45 +15,14 @@ only while bytes are copied, never during a call to the disk.
 from __future__ import annotations
 
 import threading
-from contextlib import suppress
-from itertools import groupby
-from typing import NamedTuple
 
 from store.errors import DamagedError, OutOfRangeError, StoreError
 from store.io.filesystem import Bytes, FileSystem
 from store.log.commit_log import CommitLog
-from store.log.entry import HEADER_SIZE, KINDS
-from store.log.entry_row import ROW, ROW_SIZE, EntryIndexRow, follows
+from store.log.entry_row import ROW, ROW_SIZE, EntryIndexRow
+from store.log.row_blocks import BLOCK_ROWS, Bounds, RowBlocks
 from store.log.row_files import RowFiles
-from store.log.row_rebuild import Before, rows_from_headers, stated_chain_crc
-
-BLOCK_ROWS = 128
-BLOCKS_KEPT = 64
-"""Blocks in memory, 256 KiB. Readers go on where they were, and rows on disk never change."""
-
-BLOCKS_BACK_MAX = 4
-"""A wrong block is rebuilt from the block before, which may have to be rebuilt first. If more in a
-row are wrong, rows are refused until the scrub, which begins with the first, has come by."""
-
-
-class _Block(NamedTuple):
-    first: int
-    rows: bytes
-
-    @property
-    def end(self) -> int:
-        return self.first + len(self.rows) // ROW_SIZE
-
-
-class _Span(NamedTuple):
-    """Rows ``first`` to ``end`` (exclusive), and the bounds of the index at one moment."""
-
-    first: int
-    end: int
-    first_index: int
-    first_position: int
-    flushed_end: int
-    end_index: int
+from store.log.row_rebuild import Before, row_from_header
 
 
 class EntryIndex:
@@ -80,12 +45,7 @@ class EntryIndex:
         self._lock = threading.Lock()
         self._memory = bytearray()
         self._forgotten = False
-        self._blocks: dict[int, _Block] = {}
-        """By number, the oldest first."""
-        self._rebuilt: dict[int, _Block] = {}
-        """Blocks that may be wrong on disk."""
-        self.needs_repair = False
-        """Whether a block was rebuilt since :meth:`repair` began."""
+        self._blocks = RowBlocks(self._files, log, self._bounds)
         self.first_index = first_index
         self.first_position = first_position
         self.flushed_end = flushed_end
@@ -145,7 +105,7 @@ class EntryIndex:
         at, stop = first, min(end, flushed)
         while at < stop:
             try:
-                block = self._block(at // BLOCK_ROWS)
+                block = self._blocks.read(at // BLOCK_ROWS)
             except (DamagedError, OutOfRangeError) as error:
                 if at < self.first_index:
                     raise OutOfRangeError(f"entry {at} has just expired") from error
@@ -166,10 +126,7 @@ class EntryIndex:
             recent = index >= self.flushed_end
             data = self._recent(index, index + 1) if recent else b""
         if not recent:
-            try:
-                data = self._files.read(index, index + 1)
-            except DamagedError:
-                return None
+            return self._files.row(index)
         return EntryIndexRow._make(ROW.unpack(data)) if data else None
 
     def _recent(self, first: int, end: int) -> bytes:
@@ -177,133 +134,53 @@ class EntryIndex:
         start = self.flushed_end
         return bytes(self._memory[(first - start) * ROW_SIZE : max(0, end - start) * ROW_SIZE])
 
-    # --- blocks
+    def distrust(self, used: EntryIndexRow) -> bool:
+        """An entry contradicts this row; returns whether its row is another one now.
 
-    def _block(self, number: int, blocks_back: int = BLOCKS_BACK_MAX) -> _Block:
-        """The rows of a block that are retained and on disk."""
-        with self._lock:
-            found = self._blocks.get(number) or self._rebuilt.get(number)
-            span = self._span(number)
-            behind = self._recent(self.flushed_end, self.flushed_end + 1)
-        if found is not None and span.end <= found.end:
-            return found
-        begin = max(span.first - 1, span.first_index)
-        try:
-            rows = self._files.read(begin, min(span.end + 1, span.flushed_end))
-            self._check(rows + behind if span.end == span.flushed_end else rows, begin, span)
-        except DamagedError as error:
-            if begin < self.first_index:
-                raise OutOfRangeError(f"entry {begin} has just expired") from error
-            return self._rebuild(number, span, error, blocks_back)
-        rows = rows[(span.first - begin) * ROW_SIZE : (span.end - begin) * ROW_SIZE]
-        return self._keep(self._blocks, number, _Block(span.first, rows))
-
-    def _span(self, number: int) -> _Span:
-        """With the lock held."""
-        first = max(number * BLOCK_ROWS, self.first_index)
-        end = min((number + 1) * BLOCK_ROWS, self.flushed_end)
-        return _Span(
-            first, end, self.first_index, self.first_position, self.flushed_end, self.end_index
-        )
-
-    def _rebuild(self, number: int, span: _Span, error: DamagedError, blocks_back: int) -> _Block:
-        """Raises ``error`` where the log does not say what the rows are."""
-        if span.first == span.first_index:
-            chain_crc = None if span.first else 0
-            before = Before(span.first_position, chain_crc, expired=span.first > 0)
-        elif blocks_back:
-            block = self._block(number - 1, blocks_back - 1)
-            row = EntryIndexRow._make(ROW.unpack(block.rows[-ROW_SIZE:]))
-            before = Before(row.end, stated_chain_crc(self._log, row.position), row.term)
-        else:
-            raise error
-        on_disk = [self.unchecked_row(index) for index in range(span.first, span.end)]
-        last = span.end_index - 1
-        rows = rows_from_headers(self._log, before, span.first, on_disk, last=last)
-        block = _Block(span.first, b"".join(ROW.pack(*row) for row in rows))
-        self._keep(self._rebuilt, number, block)
-        self.needs_repair = True
-        return self._keep(self._blocks, number, block)
-
-    def _keep(self, blocks: dict[int, _Block], number: int, block: _Block) -> _Block:
-        with self._lock:
-            blocks[number] = block
-            if len(blocks) > BLOCKS_KEPT:
-                del blocks[next(iter(blocks))]
-        return block
-
-    def _check(self, rows: bytes, begin: int, span: _Span) -> None:
-        """Raises :class:`~store.errors.DamagedError` unless the rows follow each other."""
-        before, behind = 0, span.first_position if begin == span.first_index else -1
-        for index, fields in enumerate(ROW.iter_unpack(rows), begin):
-            magic, position, size, stated, term = fields
-            # Most entries lie behind the one before, in the same term.
-            if (
-                position != behind
-                or stated != index
-                or term != before
-                or magic not in KINDS
-                or size < HEADER_SIZE
-            ):
-                row = EntryIndexRow._make(fields)
-                if stated != index or not follows(row, behind, before, self._log.segment_size):
-                    reason = f"not the row of entry {index}, or of the one before"
-                    raise DamagedError(*self.locate(index), reason)
-            before, behind = term, position + size
-
-    def distrust(self, index: int) -> bool:
-        """Rebuilds the block of a row that its entry contradicts; returns whether that changed it.
-
-        Raises what :meth:`rows` raises.
+        Another reader may have had it rebuilt, or the chain proves the header of the entry. Raises
+        what :meth:`rows` raises.
         """
-        number = index // BLOCK_ROWS
-        with self._lock:
-            span = self._span(number)
-        if not span.first <= index < span.end:
+        index = used.entry_index
+        if self.row(index) != used:
+            return True
+        bounds = self._bounds()
+        if not bounds.first_index <= index < bounds.flushed_end:
             return False
-        rows = self._block(number).rows
-        error = DamagedError(*self.locate(index), f"the row of entry {index} is not what it says")
-        return self._rebuild(number, span, error, BLOCKS_BACK_MAX).rows != rows
+        if index > bounds.first_index:
+            before = self._blocks.before(self.row(index - 1))
+        else:
+            before = Before(bounds.first_position, None if index else 0)
+        row = row_from_header(self._log, before, index)
+        if row is None or row == used:
+            return False
+        self._blocks.replace(row)
+        return True
+
+    @property
+    def needs_repair(self) -> bool:
+        """Whether a read has come upon wrong rows since :meth:`repair` began."""
+        return self._blocks.needs_repair
+
+    def repair(self) -> list[int]:
+        """Writes wrong rows again that reads have come upon; durable on return. Background thread.
+
+        Returns whose rows they were. Raises ``OSError``, and what is left stays to be repaired.
+        """
+        return self._blocks.repair()
 
     def forget_checked(self) -> None:
         """Has rows read from the disk again, for the scrub."""
-        with self._lock:
-            self._blocks.clear()
+        self._blocks.forget_checked()
 
-    def forget_block(self, index: int) -> None:
-        """Has the block of a row looked at anew: its entry, or its row, was written again."""
-        with self._lock:
-            for blocks in (self._blocks, self._rebuilt):
-                blocks.pop(index // BLOCK_ROWS, None)
+    def forget_rebuilt(self) -> None:
+        """Has blocks rebuilt anew: an entry, or a row, was written again."""
+        self._blocks.forget_rebuilt()
 
-    def repair(self) -> list[int]:
-        """Writes rebuilt blocks where rows on disk are wrong; durable on return. Background thread.
-
-        Returns whose rows were wrong. Raises ``OSError``, and what is left stays to be repaired.
-        """
-        self.needs_repair = False
+    def _bounds(self) -> Bounds:
         with self._lock:
-            numbers = list(self._rebuilt)
-        for number in numbers:
-            for beside in (number - 1, number + 1):  # the wrong row may be at its border
-                if self.first_index <= beside * BLOCK_ROWS < self.flushed_end:
-                    with suppress(DamagedError, OutOfRangeError):
-                        self._block(beside)
-        wrong: list[int] = []
-        with self._lock:
-            rebuilt = dict(self._rebuilt)
-        for number, block in rebuilt.items():
-            rows = [EntryIndexRow._make(row) for row in ROW.iter_unpack(block.rows)]
-            found = [row.entry_index for row in rows if self.unchecked_row(row.entry_index) != row]
-            wrong += [index for index in found if rows[index - block.first].size]
-            for is_known, run in groupby(rows, key=lambda row: row.size > 0):
-                run_rows = list(run)
-                if found and is_known:
-                    packed = b"".join(ROW.pack(*row) for row in run_rows)
-                    self._files.rewrite(run_rows[0].entry_index, packed)
-            with self._lock:
-                self._rebuilt.pop(number, None)
-        return sorted(wrong)
+            flushed = self.flushed_end
+            behind = self._recent(flushed, flushed + 1)
+            return Bounds(self.first_index, self.first_position, flushed, self.end_index, behind)
 
     def flush(self, end_index: int) -> None:
         """Writes the rows below ``end_index`` that are not on disk yet; durable on return."""
@@ -330,6 +207,7 @@ class EntryIndex:
         removes the files that held no others."""
         with self._lock:
             self.first_index, self.first_position = first_index, first_position
+        self._blocks.expire(first_index)
         self._files.expire(first_index)
 
     def check_files(self) -> None:
@@ -342,8 +220,7 @@ class EntryIndex:
     def forget_files(self) -> None:
         """Takes no row from disk: all from ``first_index`` on will be appended, and written."""
         self._forgotten = True
-        self._blocks.clear()
-        self._rebuilt.clear()
+        self.forget_rebuilt()
         self.flushed_end = self.end_index = self.first_index
 
     def locate(self, index: int) -> tuple[str, int]:

@@ -38,7 +38,7 @@ def read_entries(
     try:
         return _read_entries(log, index, first_index, last_index, max_bytes)
     except RowDiffersError as error:
-        if not index.distrust(error.entry_index):
+        if not index.distrust(error.row):
             raise
         return _read_entries(log, index, first_index, last_index, max_bytes)
 
@@ -81,7 +81,7 @@ def read_range(
     try:
         return _read_range(log, index, first_index, last_index, max_bytes)
     except RowDiffersError as error:
-        if not index.distrust(error.entry_index):
+        if not index.distrust(error.row):
             raise
         return _read_range(log, index, first_index, last_index, max_bytes)
 
@@ -140,7 +140,16 @@ def entry_at(log: CommitLog, index: EntryIndex, position: int, last_index: int) 
     Looks first where it would be if all entries had the same size, so few rows are read. Raises
     :class:`~store.errors.OutOfRangeError` if there is none.
     """
-    low, high = index.first_index, last_index
+    first_index = index.first_index
+    try:
+        return _entry_at(log, index, position, first_index, last_index)
+    except OutOfRangeError:
+        if first_index == index.first_index:
+            raise
+        return entry_at(log, index, position, last_index)  # entries have just expired
+
+
+def _entry_at(log: CommitLog, index: EntryIndex, position: int, low: int, high: int) -> int:
     begin, end = log.first_position, log.end
     looks = 0
     while True:
@@ -193,7 +202,7 @@ class RowDiffersError(DamagedError):
     """An entry is not what its row in the entry index says. One of them is wrong."""
 
     def __init__(self, log: CommitLog, row: EntryIndexRow, reason: str) -> None:
-        self.entry_index = row.entry_index
+        self.row = row
         path, byte = log.locate(row.position)
         told = f"entry differs from its row in the entry index: {row}; {reason}"
         super().__init__(path, byte, told)

@@ -137,7 +137,7 @@ def repair_entry(
     row = EntryIndexRow.of(entry)
     if index.unchecked_row(entry.index) != row:
         index.rewrite_row(entry.index, ROW.pack(*row))
-    index.forget_block(entry.index)
+    index.forget_rebuilt()
     (found,) = read_entries(log, index, entry.index, entry.index, 1)
     if found.data != entry.data:
         raise DamagedError(path, byte, "the disk does not give back what was written")

@@ -8,10 +8,10 @@ Threads: one background thread writes, expires and rewrites. Any thread reads.
 
 from __future__ import annotations
 
-from store.errors import DamagedError
+from store.errors import DamagedError, UnreadableError
 from store.io.filesystem import Bytes, File, FileSystem
-from store.io.unreadable_blocks import overwrite_blocks
-from store.log.entry_row import ROW_SIZE
+from store.io.unreadable_blocks import UNREADABLE, overwrite_blocks
+from store.log.entry_row import ROW, ROW_SIZE, EntryIndexRow
 from store.log.layout import parse_segment_name, segment_name
 
 ROWS_PER_FILE = 1 << 20
@@ -29,7 +29,8 @@ class RowFiles:
     def read(self, first: int, end: int) -> bytes:
         """The bytes of rows ``first`` to ``end`` (exclusive), as they stand there.
 
-        Raises :class:`~store.errors.DamagedError` if they cannot be read, or are not all there.
+        Raises :class:`~store.errors.DamagedError` if they cannot be read, or are not all there, and
+        :class:`~store.errors.UnreadableError` if that tells nothing of the bytes.
         """
         parts = []
         index = first
@@ -42,12 +43,20 @@ class RowFiles:
             except FileNotFoundError as error:
                 raise DamagedError(path, 0, "file of the entry index is missing") from error
             except OSError as error:
-                raise DamagedError(path, byte, f"cannot be read: {error}") from error
+                kind = DamagedError if error.errno in UNREADABLE else UnreadableError
+                raise kind(path, byte, f"cannot be read: {error}") from error
             if len(rows) != size * ROW_SIZE:
                 raise DamagedError(path, byte + len(rows), "file of the entry index is cut short")
             parts.append(rows)
             index = stop
         return b"".join(parts)
+
+    def row(self, index: int) -> EntryIndexRow | None:
+        """What stands in the place of a row; ``None`` if it cannot be read."""
+        try:
+            return EntryIndexRow._make(ROW.unpack(self.read(index, index + 1)))
+        except DamagedError:
+            return None
 
     def append(self, first: int, rows: Bytes, *, anew: bool) -> None:
         """Writes rows behind those that count; durable on return. ``anew``: none counts yet.
@@ -76,13 +85,17 @@ class RowFiles:
         while index < end:
             start = index - index % self._rows_per_file
             stop = min(end, start + self._rows_per_file)
-            file = self._fs.open(self.path_of(index), create=True)
+            path = self.path_of(index)
+            is_new = not self._fs.exists(path)
+            file = self._fs.open(path, create=True)
             try:
                 part = rows[(index - first) * ROW_SIZE : (stop - first) * ROW_SIZE]
                 overwrite_blocks(file, part, (index - start) * ROW_SIZE)
                 file.datasync()
             finally:
                 file.close()
+            if is_new:
+                self._fs.sync_directory(self._directory)
             index = stop
 
     def last_of_each(self, first: int, end: int) -> list[int]:

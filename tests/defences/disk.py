@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import store.log.entry_index
 import store.log.entry_reader
 import store.log.entry_repair
+import store.log.row_blocks
 import store.recovery.log_scan
 import store.recovery.opening
 import store.recovery.recovery
@@ -22,10 +22,11 @@ from dledger.node.log_writer import LogWriter
 from dledger.node.snapshot_sender import SnapshotSender
 from dledger.wire.service_messages import FetchRequest
 from simulator.bugs.planted_bug import Patch
-from store.errors import CorruptEntryError
+from store.errors import DamagedError
 from store.io.filesystem import FileSystem
 from store.log.commit_log import CommitLog
-from store.log.entry_index import EntryIndex
+from store.log.entry_row import EntryIndexRow
+from store.log.row_blocks import RowBlocks
 from store.recovery.recovery import Recovery
 from store.recovery.snapshot_install import COMPLETE_NAME, REFILL_NAME, SnapshotInstall
 from store.replica import ReplicaStore
@@ -138,14 +139,14 @@ def lost_last_entry_tells_nothing(patch: Patch) -> None:
 
 
 def rows_not_checked(patch: Patch) -> None:
-    patch.set(EntryIndex, "_check", lambda *_arguments: None)
+    patch.set(RowBlocks, "_check", lambda *_arguments: None)
 
 
 def wrong_rows_given_up(patch: Patch) -> None:
-    def rows_from_headers(*_arguments: Any, **_last: int) -> bytes:
-        raise CorruptEntryError("header", expected="one", found="none")
+    def rows_from_headers(*_arguments: Any, **_last: int) -> list[EntryIndexRow]:
+        raise DamagedError("index", 0, "a wrong row")
 
-    patch.set(store.log.entry_index, "rows_from_headers", rows_from_headers)
+    patch.set(store.log.row_blocks, "rows_from_headers", rows_from_headers)
 
 
 # --- refills

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import struct
+import threading
 from contextlib import suppress
 from random import Random
 
 import pytest
 
 from simulator.engine.disk import SimulatedFileSystem
-from store.errors import DamagedError
+from store.errors import DamagedError, OutOfRangeError, StoreError
 from store.io.filesystem import BLOCK_SIZE
 from store.log.entry import HEADER_SIZE
-from store.log.entry_index import BLOCK_ROWS
 from store.log.entry_row import ROW_SIZE
 from store.log.log_reader import LogReader
+from store.log.row_blocks import BLOCK_ROWS
 from store.replica import ReplicaStore, StoreConfig
 from tests.store.log.test_entry_repair import damaged, rot, rows_repaired
 from tests.store.small_logs import DIRECTORY, Writer, contents, data_of, open_store, simulated
@@ -114,6 +116,111 @@ def test_whatever_happens_to_rows_every_whole_entry_is_found_and_rows_are_writte
     store = open_store(fs, CONFIG)
     assert rows_repaired(store, PIECE) == []
     assert contents(store) == data_of(writer.entries)
+
+
+@pytest.mark.parametrize("seed", sample(range(30)))
+def test_damaged_headers_hide_no_other_entry_if_the_rows_are_right(seed: int) -> None:
+    """Also headers next to each other, and at the end of a block."""
+    rng = Random(seed)
+    fs, store, writer = written(seed=seed)
+    rotted: set[int] = set()
+    for _ in range(rng.randint(1, 4)):
+        begin = rng.choice((rng.randrange(COUNT - 30), BLOCK_ROWS * rng.randrange(1, 5) - 2))
+        rotted.update(range(begin, begin + rng.choice((1, 2, 4, 20))))
+    for index in rotted:
+        byte = rng.choice([*range(36), *range(40, HEADER_SIZE)])  # a chain CRC says nothing alone
+        rot(fs, store, writer.entries[index], byte, rng.randrange(8))
+    for index in rng.sample(range(COUNT), 100):
+        entry = writer.entries[index]
+        assert store.entry_at(entry.position, COUNT - 1) == index
+        if index in rotted:
+            with pytest.raises(DamagedError):
+                store.read_range(index, index, 1)
+        else:
+            assert store.read_range(index, index, 1).data == entry.data
+    assert not store.index_needs_repair
+    assert set(damaged(store, PIECE)) == rotted
+    while found := damaged(store, PIECE):
+        store.repair_entry(writer.entries[found[0]])
+    assert rows_repaired(store, PIECE) == []
+    assert contents(store) == data_of(writer.entries)
+
+
+@pytest.mark.parametrize(("byte", "bit"), [(28, 4), (29, 4), (31, 0), (31, 6), (3, 1)])
+def test_a_disputed_row_of_the_first_entry_hides_no_other(byte: int, bit: int) -> None:
+    fs, store, writer = written()
+    store.expire(writer.entries[COUNT // 2].position)
+    first = store.first_index
+    assert first > 0
+    path, at = place_of(first)
+    fs.flip_bit(path, at + byte, bit)
+    store.close()
+    store = open_store(fs, CONFIG)
+    assert damaged(store, PIECE) == [first]
+    for entry in writer.entries[first + 1 :]:
+        assert store.read_range(entry.index, entry.index, 1).data == entry.data
+    store.repair_entry(writer.entries[first])
+    assert damaged(store, PIECE) == rows_repaired(store, PIECE) == []
+
+
+@pytest.mark.parametrize("last", [BLOCK_ROWS - 1, 3 * BLOCK_ROWS - 1, 300])
+def test_a_damaged_entry_without_a_row_hides_none_in_the_next_block(last: int) -> None:
+    fs, store, writer = written()
+    path, byte = place_of(last)
+    fs.flip_bit(path, byte + 17)
+    rot(fs, store, writer.entries[last], 1)
+    store.close()
+    store = open_store(fs, CONFIG)
+    assert damaged(store, PIECE) == [last]
+    store.repair_entry(writer.entries[last])
+    assert damaged(store, PIECE) == rows_repaired(store, PIECE) == []
+
+
+def test_readers_see_the_right_rows_while_the_log_grows_expires_and_is_repaired() -> None:
+    """In threads, as a node does it. What ends it is the number of rounds of the writer."""
+    fs, store, writer = written()
+    stopped = threading.Event()
+    wrong: list[BaseException] = []
+
+    def reading(seed: int) -> None:
+        rng = Random(seed)
+        while not stopped.is_set():
+            index = rng.randint(store.first_index, len(writer.entries) - 200)
+            entry = writer.entries[index]
+            try:
+                assert store.read_range(index, index, 1).data == entry.data
+                assert store.entry_at(entry.position, index) == index
+            except OutOfRangeError:
+                if index >= store.first_index:
+                    wrong.append(AssertionError(f"{index} is said to have expired"))
+            except (AssertionError, StoreError, ValueError, struct.error) as error:
+                if index >= store.first_index:
+                    wrong.append(error)
+
+    threads = [threading.Thread(target=reading, args=(seed,)) for seed in range(3)]
+    for thread in threads:
+        thread.start()
+    rng = Random(9)
+    try:
+        for turn in range(40):
+            added = [writer.make(rng.randbytes(rng.choice((0, 30, 100))), 8) for _ in range(50)]
+            store.append(added)
+            store.sync()
+            store.save_checkpoint(writer.checkpoint(len(writer.entries) - 1))
+            row = rng.randrange(store.first_index, store.last_index - 200)
+            path, byte = place_of(row)
+            fs.flip_bit(path, byte + rng.choice((3, 7, 11, 15, 20)), rng.randrange(3))
+            store.check_entries(max(row - 20, store.first_index), store.last_index, PIECE)
+            store.repair_index()
+            if turn % 8 == 7:
+                store.expire(writer.entries[store.first_index + 200].position)
+    finally:
+        stopped.set()
+        for thread in threads:
+            thread.join()
+    assert wrong == []
+    rows_repaired(store, PIECE)
+    assert rows_repaired(store, PIECE) == damaged(store, PIECE) == []
 
 
 @pytest.mark.parametrize("seed", sample(range(20)))
