@@ -8,13 +8,19 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from broker.cluster_admin.admin_client import AdminClient, run_admin
 from broker.config.config_file import read_config
 from broker.remoting.protocol.codes import RequestCode
-from tests.cluster.running_cluster import RunningCluster, free_address
+from tests.cluster.running_cluster import (
+    LEVEL_SECONDS,
+    LOOK_AGAIN_SECONDS,
+    RunningCluster,
+    free_address,
+)
 from tests.cluster.steady_load import Load
 
 QUIET_SECONDS = 60.0
@@ -72,9 +78,20 @@ def test_members_are_added_and_removed_and_hand_over_under_load(local: RunningCl
     }
 
 
+def noted_members(local: RunningCluster) -> Any:
+    """The members of the group, once it has noted the disks of all: a moment after its start."""
+    ends_at = time.monotonic() + LEVEL_SECONDS
+    while True:
+        members = local.ask("member", "list", "broker-a")["members"]
+        if all(member["incarnation"] for member in members.values()):
+            return members
+        assert time.monotonic() < ends_at
+        time.sleep(LOOK_AGAIN_SECONDS)
+
+
 def test_a_dead_and_a_wiped_node_are_replaced_in_one_command_each(local: RunningCluster) -> None:
     data = ("--data", str(local.directory))
-    before = local.ask("member", "list", "broker-a")["members"]
+    before = noted_members(local)
     with load(local):
         dead = next(node for node in local.nodes if node != local.leader())
         local.kill(dead)

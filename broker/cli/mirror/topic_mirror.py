@@ -37,6 +37,10 @@ BATCH_BYTES = 1 << 20
 
 BATCH_MESSAGES = 32
 TRY_AGAIN_SECONDS = 1.0
+SETTLED_SECONDS = 1.0
+"""A mirror that was killed may have left copies on their way. Where queues hold copies, a new one
+begins when they have not grown for so long."""
+
 NEW_QUEUES_SECONDS = 30.0
 """How often a mirror that follows looks for new queues of the source, as clients ask for routes."""
 
@@ -134,7 +138,7 @@ class TopicMirror:
         new queue. Queues of ``known`` links are left out."""
         sources, targets = await asyncio.gather(
             when_led(lambda: view_queues(self._source, self._topic)),
-            when_led(lambda: view_queues(self._target, self._topic)),
+            self._settled(known),
         )
         linked = {link.source for link in known}, {link.target for link in known}
         count, places = len(sources), len(targets)
@@ -168,6 +172,16 @@ class TopicMirror:
         if self._start == LATEST:
             self._start = EARLIEST  # what a later queue has came after this start
         return links
+
+    async def _settled(self, known: Sequence[Link]) -> list[QueueView]:
+        """The queues of the target. Without links nobody writes to them any more."""
+        before: list[QueueView] = []
+        while True:
+            views = await when_led(lambda: view_queues(self._target, self._topic))
+            if known or views == before or not any(each.max_offset for each in views):
+                return views
+            before = views
+            await asyncio.sleep(SETTLED_SECONDS)
 
     async def _last(self, target: QueueView) -> Origin | None:
         """The origin of the newest message; None for a queue that never had a message."""

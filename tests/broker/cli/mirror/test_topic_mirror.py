@@ -9,7 +9,13 @@ from random import Random
 
 import pytest
 
-from broker.cli.mirror.topic_mirror import NEW_QUEUES_SECONDS, PRODUCER, TopicMirror
+from broker.cli.mirror.origin import PROPERTY_ORIGIN, Origin
+from broker.cli.mirror.topic_mirror import (
+    NEW_QUEUES_SECONDS,
+    PRODUCER,
+    SETTLED_SECONDS,
+    TopicMirror,
+)
 from broker.cli.terminal.command_error import CommandError
 from broker.client.client_identity import ClientIdentity
 from broker.client.producer.producer import Producer
@@ -256,3 +262,26 @@ async def test_a_message_without_room_for_its_origin_ends_the_mirror(loop: Netwo
         await asyncio.sleep(1)
         with pytest.raises(CommandError, match="the message at offset 1 of queue 0 of broker-a"):
             await asyncio.wait_for(both.follow, 1)
+
+
+async def test_copies_that_a_killed_mirror_left_on_their_way_are_not_made_again(
+    loop: NetworkedLoop,
+) -> None:
+    async with mirrored(loop) as both:
+        both.store(b"0", b"1")
+        await asyncio.sleep(1)
+        both.follow.cancel()
+        await asyncio.gather(both.follow, return_exceptions=True)
+        both.store(b"2", b"3")
+        both.follow = asyncio.create_task(both.mirror.follow())
+        await asyncio.sleep(SETTLED_SECONDS / 2)
+        late = []
+        for offset in (2, 3):
+            origin = Origin(both.here.group.name, 0, offset, NOW_MS + 2)
+            late.append((b"%d" % offset, encode_properties({PROPERTY_ORIGIN: str(origin)})))
+        both.there.group.append(TOPIC, 0, late)
+        await asyncio.sleep(3 * SETTLED_SECONDS)
+        both.store(b"4")
+        await asyncio.sleep(1)
+        assert not both.follow.done()
+        assert both.bodies() == [b"0", b"1", b"2", b"3", b"4"]
