@@ -304,12 +304,8 @@ class ReplicaStore(ReplicaReads):
 
         Returns whose rows they were; none if the disk is full. Raises :class:`FatalDiskError`.
         """
-        with self._writing("repairing the entry index"):
-            try:
-                return self._index.repair()
-            except OSError as error:
-                if error.errno not in OUT_OF_SPACE:
-                    raise
+        with self._writing("repairing the entry index", goes_on_if_full=True):
+            return self._index.repair()
         return []
 
     def repair_padding(self, index: int) -> bool:
@@ -317,12 +313,8 @@ class ReplicaStore(ReplicaReads):
 
         Returns whether it did: on a full disk it does not. Raises :class:`FatalDiskError`.
         """
-        with self._writing("repairing a padding"):
-            try:
-                return repair_padding(self._fs, self._directory, self._log, self._index, index)
-            except OSError as error:
-                if error.errno not in OUT_OF_SPACE:
-                    raise
+        with self._writing("repairing a padding", goes_on_if_full=True):
+            return repair_padding(self._fs, self._directory, self._log, self._index, index)
         return False
 
     def begin_snapshot_install(
@@ -378,15 +370,20 @@ class ReplicaStore(ReplicaReads):
         self._lock.release()
 
     @contextmanager
-    def _writing(self, action: str, *, may_be_full_for: str = "") -> Iterator[None]:
+    def _writing(
+        self, action: str, *, may_be_full_for: str = "", goes_on_if_full: bool = False
+    ) -> Iterator[None]:
         """Refuses if the store has failed. A failed write or sync makes it fail.
 
-        A full disk is a :class:`~store.errors.DiskFullError` if ``may_be_full_for`` says for what.
+        A full disk is a :class:`~store.errors.DiskFullError` if ``may_be_full_for`` says for what,
+        and no error at all with ``goes_on_if_full``.
         """
         self._check_usable()
         try:
             yield
         except OSError as error:
+            if goes_on_if_full and error.errno in OUT_OF_SPACE:
+                return
             if may_be_full_for and error.errno in OUT_OF_SPACE:
                 what = f"{self._directory}: no room for {may_be_full_for}"
                 raise DiskFullError(what) from error

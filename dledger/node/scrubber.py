@@ -20,8 +20,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from heapq import nsmallest
 from itertools import count, groupby
-from typing import Protocol
 
+from dledger.node.derived_files import DerivedFiles, NothingDerived
 from dledger.node.executor import Executor
 from dledger.node.lifecycle import Lifecycle
 from dledger.node.peer_calls import PeerCalls
@@ -44,34 +44,6 @@ CUT_PAUSE_SECONDS = 1.0
 COMPARE_PAUSE_SECONDS = 1.0
 """Pace: after a comparison that failed, or found nothing wrong with derived files. The disk may be
 full, or the log itself damaged there, and readers ask again as often as clients do."""
-
-
-class DerivedFiles(Protocol):
-    """The derived files. Called on the background executor."""
-
-    def begin_pass(self) -> None:
-        """A pass over the log begins."""
-
-    def check(self, entries: Sequence[Entry]) -> list[str]:
-        """Compares derived files with these entries and repairs them. Returns what was wrong."""
-
-    def end_pass(self) -> list[str]:
-        """Checks what no single entry shows. Returns what was wrong."""
-
-
-class NothingDerived:
-    """A state machine that keeps no files."""
-
-    def begin_pass(self) -> None:
-        """See :class:`DerivedFiles`."""
-
-    def check(self, entries: Sequence[Entry]) -> list[str]:  # noqa: ARG002 - a protocol's
-        """See :class:`DerivedFiles`."""
-        return []
-
-    def end_pass(self) -> list[str]:
-        """See :class:`DerivedFiles`."""
-        return []
 
 
 class Scrubber:

@@ -141,13 +141,9 @@ class Recovery:
 
     def _adopted_log(self) -> CommitLog:
         fs, config = self._fs, self._config
-        log = CommitLog(
-            fs,
-            f"{self._directory}/commitlog",
-            config.segment_size,
-            config.min_free_bytes,
-            direct=config.direct,
-        )
+        directory = f"{self._directory}/commitlog"
+        sizes = config.segment_size, config.min_free_bytes
+        log = CommitLog(fs, directory, *sizes, direct=config.direct)
         log.first_position = self._state.mark.first_position
         for segment in adopt_segments(log, fs.list_directory(log.directory)):
             log.remove_segment(segment)
