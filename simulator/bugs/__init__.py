@@ -10,8 +10,9 @@ and puts it back.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib import import_module
+from itertools import pairwise
 from pkgutil import walk_packages
 
 from simulator.bugs.planted_bug import Bug, BugsOf, Finding, look_for, planted
@@ -26,7 +27,16 @@ def _bugs_of_all_modules() -> Iterator[Bug]:
             yield from bug.bugs
 
 
-BUGS: tuple[Bug, ...] = tuple(sorted(_bugs_of_all_modules(), key=lambda bug: bug.place))
+def _in_order(bugs: Iterable[Bug]) -> tuple[Bug, ...]:
+    """Raises :class:`ValueError` if two have the same id."""
+    found = sorted(bugs, key=lambda bug: bug.place)
+    for one, next_ in pairwise(found):
+        if one.id == next_.id:
+            raise ValueError(f"{one.id} is the id of two bugs: {one.name}; {next_.name}")
+    return tuple(found)
+
+
+BUGS: tuple[Bug, ...] = _in_order(_bugs_of_all_modules())
 """All of them, in the order of their ids."""
 
 

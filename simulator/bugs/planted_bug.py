@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import Parameter, isfunction, signature
-from string import ascii_lowercase, ascii_uppercase
 from types import FunctionType
 from typing import Any, TypeAlias, TypeVar
 
@@ -19,6 +19,9 @@ Original: TypeAlias = Callable[..., T]
 """A function that a patch replaces and still calls; ``T`` is what it returns."""
 
 SECONDS = 6.0
+ID = re.compile("([A-Z]+)([0-9]+)([a-z]*)")
+"""A letter of docs/planted-bugs.md, a number, and small letters for other ways to the same bug."""
+
 PLACES = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -128,9 +131,10 @@ class Bug:
     @property
     def place(self) -> tuple[str, int, str]:
         """Its id for sorting: by the letter, then by the number."""
-        rest = self.id.lstrip(ascii_uppercase)
-        number = rest.rstrip(ascii_lowercase)
-        return self.id.removesuffix(rest), int(number), rest.removeprefix(number)
+        found = ID.fullmatch(self.id)
+        assert found is not None  # noqa: S101 - see BugsOf
+        letter, number, way = found.groups()
+        return letter, int(number), way
 
     def explains(self, violation: str | None) -> bool:
         """Whether a violation is that of the right check."""
@@ -163,7 +167,10 @@ class BugsOf:
     def __call__(
         self, id_: str, says: str, seeds: int, *kinds: str, **others: Any
     ) -> Callable[[Plant], Plant]:
-        """``others``: fields of this one :class:`Bug`."""
+        """``others``: fields of this one :class:`Bug`. Raises :class:`ValueError` for an id that is
+        none."""
+        if ID.fullmatch(id_) is None:
+            raise ValueError(f"{id_!r} is no id of a bug, as A5 and N39x are")
         fields: dict[str, Any] = {**self._runs, **others}
 
         def add(plant: Plant) -> Plant:
@@ -177,11 +184,12 @@ class BugsOf:
 class Finding:
     """How a bug was found: the seed, the number of seeds, and other violations before.
 
-    ``seed`` is None if the right check did not fire within the budget.
+    ``seed`` is None if the right check did not fire within ``seeds``, of which ``tried`` were run.
     """
 
     bug: Bug
     seed: int | None
+    seeds: int
     tried: int
     violation: str
     others: Sequence[str]
@@ -199,14 +207,22 @@ def planted(bug: Bug | None) -> Iterator[None]:
         patch.undo()
 
 
-def look_for(bug: Bug) -> Finding:
-    """Runs seeds from 1 on until the right check fires, or the budget is spent."""
+def look_for(bug: Bug, of: Callable[[int], Run] | None = None, seeds: int | None = None) -> Finding:
+    """Runs seeds from 1 on until the right check fires, or the budget is spent.
+
+    ``of`` gives the run of a seed and ``seeds`` is the budget, by default those of the bug. Runs
+    that know nothing of the bug end with the first check that fires, whichever it is.
+    """
+    budget = bug.seeds if seeds is None else seeds
     others: list[str] = []
     with planted(bug):
-        for seed in range(1, bug.seeds + 1):
-            violation = bug.of(seed).play().violation
-            if violation is not None and bug.explains(violation):
-                return Finding(bug, seed, seed, violation, others)
-            if violation is not None:
-                others.append(f"seed {seed}: {violation}")
-    return Finding(bug, None, bug.seeds, "", others)
+        for seed in range(1, budget + 1):
+            violation = (of or bug.of)(seed).play().violation
+            if violation is None:
+                continue
+            if bug.explains(violation):
+                return Finding(bug, seed, budget, seed, violation, others)
+            others.append(f"seed {seed}: {violation}")
+            if of is not None:
+                return Finding(bug, None, budget, seed, "", others)
+    return Finding(bug, None, budget, budget, "", others)

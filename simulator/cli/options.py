@@ -111,9 +111,11 @@ run_options = options(
         "--profile",
         "options",
         type=click.Choice(tuple(PROFILES)),
+        metavar="NAME",
         default="default",
         callback=_options,
-        help="Which faults, and how long.",
+        help="Which worlds and faults, and how long: one of docs/simulator.md, or a world "
+        "(default: default).",
     ),
 )
 """The parameter ``options``."""

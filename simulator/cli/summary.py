@@ -16,7 +16,7 @@ def one_line(outcome: Outcome) -> str:
     return (
         f"seed {outcome.seed} ({outcome.plan}): {verdict}; {outcome.acknowledged} acknowledged, "
         f"{outcome.unknown} unknown, last term {outcome.last_term}, {outcome.events} events, "
-        f"{outcome.draws} draws, hash {outcome.digest}"
+        f"{outcome.draws} draws, digest {outcome.digest}"
     )
 
 

@@ -67,7 +67,7 @@ class PeerHost(Protocol):
 
     @property
     def feed(self) -> Callable[[bytes], None]:
-        """Adds bytes of the last event to the hash of the run."""
+        """Adds bytes of the last event to the digest of the run."""
 
     def sends(self, peer: str, number: int, message: Message) -> None:
         """Called before a message leaves."""

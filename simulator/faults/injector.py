@@ -31,10 +31,13 @@ class FaultPlan:
     pause_max: float
 
     @classmethod
-    def drawn(cls, rng: Random, among: Sequence[str]) -> FaultPlan:
-        """A plan that has each kind of ``among`` with a probability of one half."""
-        kinds = tuple(kind for kind in among if rng.random() < 0.5)
-        return cls(kinds, rng.choice((0.4, 1.5, 4.0)))
+    def drawn(cls, seed: int, among: Sequence[str]) -> FaultPlan:
+        """A plan that has each kind of ``among`` with a probability of one half.
+
+        Each kind is drawn by its name. So a new kind changes only the runs that have it.
+        """
+        kinds = tuple(kind for kind in among if Random(f"{seed}/has {kind}").random() < 0.5)
+        return cls(kinds, Random(f"{seed}/pause").choice((0.4, 1.5, 4.0)))
 
     @classmethod
     def of(cls, kinds: Sequence[str]) -> FaultPlan | None:

@@ -1,7 +1,7 @@
 """Every kind of fault, by its name in the summary of a run.
 
-A new one is registered in the table of its file, a new table here. A seed draws its kinds in the
-order of these tables.
+A new one is registered in the table of its file, a new table here. A seed draws each kind by its
+name, so a new one changes only the runs that have it.
 """
 
 from __future__ import annotations

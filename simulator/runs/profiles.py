@@ -25,6 +25,7 @@ from simulator.worlds.registry import (
     STALE_ROUTES,
     TRANSACTIONS,
     WAITING,
+    WORLDS,
     calm,
     for_long_runs,
 )
@@ -42,7 +43,6 @@ class Profile:
     """
 
     name: str
-    told: str
     worlds: tuple[str, ...] = (NODES, BROKERS)
     kinds: tuple[str, ...] = ()
     minutes: float = 1 / 3
@@ -50,6 +50,12 @@ class Profile:
     thorough: bool = False
     nodes: int = 3
     five_every: int = 0
+
+    def __post_init__(self) -> None:
+        """Raises :class:`ValueError` for a kind that does not exist."""
+        unknown = {*self.kinds}.difference(NODE_FAULTS, BROKER_FAULTS)
+        if unknown:
+            raise ValueError(f"profile {self.name}: no such faults: {', '.join(sorted(unknown))}")
 
     def kinds_of(self, seed: int) -> tuple[str, ...]:
         """The kinds for the world of a seed: bare nodes have no clients and no clocks."""
@@ -132,72 +138,39 @@ NIGHTLY_WORLDS = (
     for_long_runs(calm(RETENTION)),
 )
 
-PROFILES = {
-    profile.name: profile
-    for profile in (
-        Profile("quick", "short runs, bare nodes and brokers in turn", minutes=0.1),
-        Profile("nodes", "bare nodes for twenty seconds", (NODES,), seeds=(1, 200)),
-        Profile(
-            "default",
-            "brokers for twenty seconds",
-            (
-                calm(PUSHING),
-                CALM,
-                calm(WAITING),
-                calm(TRANSACTIONS),
-                calm(LOOKUPS),
-                calm(ASKING),
-                calm(FOLLOWERS),
-            ),
-            DEFAULT_KINDS,
-            five_every=8,  # and not 7: each of the seven worlds has five at times
+_MIXED = (
+    Profile("quick", minutes=0.1),
+    Profile(
+        "default",
+        (
+            calm(PUSHING),
+            CALM,
+            calm(WAITING),
+            calm(TRANSACTIONS),
+            calm(LOOKUPS),
+            calm(ASKING),
+            calm(FOLLOWERS),
         ),
-        Profile("transactions", "brokers whose clients have transactions", (TRANSACTIONS,)),
-        Profile("disk", "power, disks, crashes within a call", kinds=DISK_KINDS),
-        Profile("network", "pauses and links", kinds=NETWORK_KINDS),
-        Profile(
-            "membership",
-            "members leave and return, leaders hand over",
-            kinds=MEMBER_PROFILE_KINDS,
-            seeds=(1, 200),
-        ),
-        Profile(
-            "voters",
-            "five voters, whose leaders have rivals",
-            (NODES,),
-            MEMBER_PROFILE_KINDS,
-            seeds=(1, 200),
-            nodes=5,
-        ),
-        Profile(
-            "damage",
-            "disks damaged at rest, a minority of them",
-            (BROKERS,),
-            DAMAGE_PROFILE_KINDS,
-        ),
-        Profile(
-            "attacker",
-            "somebody at the peers' port who forges what members say",
-            kinds=(ATTACKER, "crash", "power loss", "partition", "loss", "pause"),
-        ),
-        Profile("followers", "reads by index at any broker", (FOLLOWERS,)),
-        Profile("asking", "requests and replies, SQL92", (ASKING,)),
-        Profile("pushing", "consumers like RocketMQ's Java client", (PUSHING,)),
-        Profile("lookups", "queries by key, position and time", (LOOKUPS,)),
-        Profile("groups", "two broker groups behind one NameServer", (GROUPS,)),
-        Profile("stale-routes", "clients with old routes", (STALE_ROUTES,)),
-        Profile("pop", "groups that receive by POP", (POP,)),
-        Profile("accounts", "access control, and who gets round it", (ACCOUNTS,)),
-        Profile("retention", "a topic keeps less than the log", (RETENTION,)),
-        Profile("waiting", "messages that wait for their time", (WAITING,)),
-        Profile(
-            "nightly",
-            "thousands of runs of a minute",
-            NIGHTLY_WORLDS,
-            ALL_KINDS,
-            minutes=1.0,
-            seeds=(1, 5000),
-            thorough=True,
-        ),
-    )
+        DEFAULT_KINDS,
+        five_every=8,  # and not 7: each of the seven worlds has five at times
+    ),
+    Profile("disk", kinds=DISK_KINDS),
+    Profile("network", kinds=NETWORK_KINDS),
+    Profile("membership", kinds=MEMBER_PROFILE_KINDS, seeds=(1, 200)),
+    Profile("voters", (NODES,), MEMBER_PROFILE_KINDS, seeds=(1, 200), nodes=5),
+    Profile("damage", (BROKERS,), DAMAGE_PROFILE_KINDS),
+    Profile("attacker", kinds=(ATTACKER, "crash", "power loss", "partition", "loss", "pause")),
+    Profile(
+        "nightly",
+        NIGHTLY_WORLDS,
+        ALL_KINDS,
+        minutes=1.0,
+        seeds=(1, 5000),
+        thorough=True,
+    ),
+)
+
+PROFILES = {profile.name: profile for profile in _MIXED} | {
+    world: Profile(world, (world,)) for world in WORLDS
 }
+"""By name. Each world is a profile of its own, with the faults that it draws by default."""

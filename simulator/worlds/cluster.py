@@ -78,8 +78,7 @@ class Cluster(Group[H]):
         loop = VirtualLoop()
         self.trace = Trace(loop.time, show)
         network = Network(loop, streams, NetworkFaults())
-        faults_rng = streams.stream("faults")
-        drawn = FaultPlan.drawn(faults_rng, kinds or kind.drawn_faults)
+        drawn = FaultPlan.drawn(seed, kinds or kind.drawn_faults)
         self.plan = drawn if plan is None else plan
         raft = with_preferred_leader(kind.raft_config(rng, self.settings), streams, nodes)
         config = GroupConfig(
@@ -94,9 +93,10 @@ class Cluster(Group[H]):
             config,
             Environment(loop, streams, network, sockets, self.trace),
             schedule=Schedule(loop, self.trace, schedule, self._group_of),
-            faults=(self.plan, faults_rng),
+            faults=(self.plan, streams.stream("faults")),
         )
         self.kind = kind
+        self._taken = {each for host in self.hosts for each in (host.name, host.ip)}
         self.groups: list[Group[Any]] = [self]
         """This group, and the groups that workloads have added."""
         for make in world.workloads:
@@ -144,7 +144,12 @@ class Cluster(Group[H]):
         return all(workload.delivered() for workload in self.workloads)
 
     def client_host(self, name: str, ip: str, main: Main) -> ClientHost:
-        """Makes the machine of a client."""
+        """Makes the machine of a client. Raises :class:`ValueError` if another one has its name or
+        its address."""
+        for taken in (name, ip):
+            if taken in self._taken:
+                raise ValueError(f"two machines are called {taken}")
+            self._taken.add(taken)
         return ClientHost(name, ip, self.environment, main, self._client_ended)
 
     def client_hosts(

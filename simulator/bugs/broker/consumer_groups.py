@@ -75,7 +75,7 @@ def queue_given_up_without_a_commit(patch: Patch) -> None:
     patch.set(OffsetStore, "acknowledged", lambda _offsets, _queue: None)
 
 
-@bug("N50x", "after offset", 5, CLIENTS)
+@bug("N50x", "after offset", 300, CLIENTS)
 def batches_of_lost_queues_kept(patch: Patch) -> None:
     """A pulled message is handed out after its queue went to another member."""
 

@@ -124,7 +124,7 @@ def last_term_taken_from_the_current_term(patch: Patch) -> None:
     _boasting(patch, lambda request: replace(request, last_term=request.term))
 
 
-@bug("A5b", "lacks the committed entry", 150, "partition", "crash")
+@bug("A5b", "lacks the committed entry", 250, "partition", "crash")
 def votes_by_length_alone(patch: Patch) -> None:
     """A voter looks at the index of the last entry and not at its term."""
 
@@ -190,7 +190,7 @@ def pre_votes_counted_as_votes(patch: Patch) -> None:
         answered(elections, sender, answer, now)
 
 
-@bug("A9", "though only disks", 40, "slow disk", seconds=14.0)
+@bug("A9", "though only disks", 80, "slow disk", seconds=14.0)
 def heartbeats_behind_the_disk(patch: Patch) -> None:
     """Heartbeats wait for the disk, and a leader with a slow one does not hand over."""
 

@@ -34,7 +34,7 @@ def commit_of_an_older_term_by_counting(patch: Patch) -> None:
             leader_state.replicator.committed(index, now)
 
 
-@bug("B2", "only the disks of", 60)
+@bug("B2", "only the disks of", 100)
 def matching_entries_cut(patch: Patch) -> None:
     """A late or repeated append makes a follower drop entries that it has confirmed."""
 

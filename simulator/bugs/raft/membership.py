@@ -112,7 +112,7 @@ def every_disk_counts(patch: Patch) -> None:
 @bug(
     "C11b",
     "lacks what it held | lacks the committed entry",
-    40,
+    80,
     "old copy put back",
     "crash",
     "power loss of all",

@@ -68,7 +68,14 @@ def crcs_not_compared_by_reads(patch: Patch) -> None:
 
 
 # Consumers read what is new; queries read all of the log.
-@bug("M7x", "is given | another message is found at position", 100, "bit flip", world=LOOKUPS)
+@bug(
+    "M7x",
+    "is given | another message is found at position",
+    100,
+    "bit flip",
+    "crash",
+    world=LOOKUPS,
+)
 def records_read_as_they_lie(patch: Patch) -> None:
     """Messages for clients are read without comparing the CRC of their entry."""
 

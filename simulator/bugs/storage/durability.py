@@ -27,7 +27,7 @@ from store.replica import ReplicaStore
 bug = BugsOf()
 
 
-@bug("C1", "its disk does not hold it", 60)
+@bug("C1", "its disk does not hold it", 100)
 def completion_taken_for_a_later_write(patch: Patch) -> None:
     """A write in progress is cut, and its completion counts for the entries that replace it."""
 

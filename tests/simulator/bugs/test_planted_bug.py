@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from simulator.bugs import BUGS, Bug, Finding, bug_by_id, look_for, planted
-from simulator.bugs.planted_bug import Original, Patch
+from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from simulator.cli.bugs import table
 from simulator.worlds.registry import Run
 
@@ -57,8 +58,10 @@ def test_every_bug_has_an_id_of_its_own_and_says_what_it_takes_out() -> None:
 
 def test_the_page_of_planted_bugs_has_the_table_that_the_code_prints(page: str) -> None:
     seeds = seeds_of(page)
-    assert [bug.id for bug in BUGS if not 1 <= seeds.get(bug.id, 0) <= bug.seeds] == []
-    assert page == table([Finding(bug, seeds[bug.id], 0, "", ()) for bug in BUGS])
+    for bug in BUGS:
+        row = f"python -m simulator bugs --id {bug.id} --markdown prints the row of {bug.id}"
+        assert 1 <= seeds.get(bug.id, 0) <= bug.seeds, row
+    assert page == table([Finding(bug, seeds[bug.id], bug.seeds, 0, "", ()) for bug in BUGS])
 
 
 def test_a_bug_that_no_check_can_see_is_not_found() -> None:
@@ -66,6 +69,21 @@ def test_a_bug_that_no_check_can_see_is_not_found() -> None:
     finding = look_for(harmless)
     assert finding.seed is None
     assert finding.tried == 2
+
+
+def test_an_id_that_is_none_is_refused() -> None:
+    for id_ in ("", "A", "5", "a5", "A5B", "BOAST"):
+        with pytest.raises(ValueError, match="is no id of a bug"):
+            BugsOf()(id_, "anything", 1)
+
+
+def test_runs_that_know_nothing_of_a_bug_end_with_the_first_check_that_fires() -> None:
+    bug = bug_by_id("A1")
+    assert bug is not None
+    other = replace(bug, says="no check says this")
+    finding = look_for(other, lambda seed: Run(seed, seconds=6.0), 5)
+    assert (finding.seed, finding.tried, finding.seeds) == (None, 1, 5)
+    assert len(finding.others) == 1
 
 
 def test_what_was_planted_is_taken_out_again() -> None:

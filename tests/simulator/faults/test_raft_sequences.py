@@ -18,7 +18,7 @@ from simulator.worlds.registry import Run
         ("old copy put back", 3, "old copy of a disk put back", 3),
         ("old copy put back", 3, "disk recognised that lacks what it held", 3),
         ("old copy put back", 3, "voter counts again on another disk", 3),
-        ("leader dies in a change", 3, "change of the voters ended by the next leader", 9),
+        ("leader dies in a change", 3, "change of the voters ended by the next leader", 1),
         ("change stuck", 3, "change of the voters called off", 1),
         ("voter wiped beside an empty one", 3, "disk replaced by an empty one", 4),
         ("rival changes", 5, "asked for a change before the first entry of a term", 1),

@@ -130,7 +130,7 @@ def test_the_hash_seed_of_python_changes_nothing(profile: str) -> None:
             text=True,
             check=True,
         )
-        assert f"hash {here.digest}" in there.stdout
+        assert f"digest {here.digest}" in there.stdout
 
 
 def test_the_trace_of_a_replay_tells_one_event_a_line(capsys: pytest.CaptureFixture[str]) -> None:
