@@ -51,14 +51,16 @@ leads."""
 
 
 class HttpRefusedError(Exception):
-    """The HTTP port itself refuses a request, before the broker sees it."""
+    """The HTTP port itself refuses a request, before the broker sees it. It is counted as
+    ``counted_as``, by default by its status."""
 
-    def __init__(self, status: int, reason: str) -> None:
+    def __init__(self, status: int, reason: str, counted_as: str = "") -> None:
         self.status = status
         self.reason = reason = shortened(reason)
         super().__init__(reason)
 
 
+        self.counted_as = counted_as or f"http_{int(status)}"
 def bad_request(reason: str) -> HttpRefusedError:
     """A refusal with 400."""
     return HttpRefusedError(HTTPStatus.BAD_REQUEST, reason)
@@ -89,7 +91,7 @@ def refuse_as_json(leader: Callable[[], str | None], refusals: Counter[str]) -> 
         try:
             return await handler(request)
         except HttpRefusedError as error:
-            refusals[f"http_{int(error.status)}"] += 1
+            refusals[error.counted_as] += 1
             return refusal_response(error)
         except REFUSALS as error:
             refusals[reason_of(error)] += 1

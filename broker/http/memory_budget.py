@@ -11,6 +11,7 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 
 from broker.errors import UnavailableError
+from broker.http.decoded_size import DecodedSize
 from broker.http.errors import HttpRefusedError, bad_request, refusal_response
 from broker.limits import HttpLimits
 from store.quoting import shortened
@@ -19,13 +20,16 @@ from store.quoting import shortened
 class MemoryBudget:
     """Counts the used memory, and reads bodies."""
 
-    def __init__(self, limits: HttpLimits, body_size_max: int) -> None:
-        """``body_size_max`` is the largest body of a request, in bytes."""
+    def __init__(self, limits: HttpLimits, message_size_max: int) -> None:
+        """``message_size_max`` is the size of the largest body of a message, in bytes."""
         self.held = 0
         """The counted bytes. The first bytes of each request do not count."""
-        self.body_size_max = body_size_max
+        around = limits.around_body_bytes
+        self.request_size_max = limits.escaped_factor * (message_size_max + around)
+        """The size of the largest request, in bytes."""
+        self._decoded_size_max = limits.body_factor * message_size_max + around
         self._limits = limits
-        self._max = max(limits.memory_max, body_size_max)
+        self._max = max(limits.memory_max, self.request_size_max)
 
     @web.middleware
     async def account(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -47,30 +51,36 @@ class MemoryBudget:
                     await request.writer.drain()
             return response
 
-    async def read(self, request: web.Request) -> bytearray:
-        """The body of the request.
+    async def read(self, request: web.Request, too_large_as: str = "") -> bytearray:
+        """The body of the request. A refusal because of its size is counted as ``too_large_as``.
 
         Raises :class:`~broker.http.errors.HttpRefusedError` if it is too large, too slow, cut short
         or compressed, and :class:`~broker.errors.UnavailableError` if there is no room for it now.
         """
-        size_max = self.body_size_max
         if encoding := request.headers.get(hdrs.CONTENT_ENCODING, ""):
             raise HttpRefusedError(
                 HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
                 f"the encoding {shortened(encoding)} is not supported",
             )
-        if (request.content_length or 0) > size_max:
-            raise _too_large(size_max)
+        told = request.content_length  # None: it comes in chunks
+        if (told or 0) > self.request_size_max:
+            raise _too_large(f"{self.request_size_max} bytes", too_large_as)
+        decoded_max = self._decoded_size_max
+        # A string takes up to four bytes a character: what is decoded has a limit of its own. It is
+        # counted piece by piece, in time that a request of usual size does not take.
+        decoded = None if told is not None and told <= decoded_max else DecodedSize()
         held, limits, time = request[HELD], self._limits, asyncio.get_running_loop().time
         started_at = time()
         body = bytearray()
         try:
             async with asyncio.timeout(limits.stall_seconds) as timeout:
                 while chunk := await request.content.readany():
-                    if len(body) + len(chunk) > size_max:
-                        raise _too_large(size_max)
+                    if len(body) + len(chunk) > self.request_size_max:
+                        raise _too_large(f"{self.request_size_max} bytes", too_large_as)
                     held.hold(len(body) + len(chunk))
                     body += chunk
+                    if decoded is not None and decoded.of(body) > decoded_max:
+                        raise _too_large(f"{decoded_max} bytes without escapes", too_large_as)
                     # The lowest allowed rate.
                     paid_until = started_at + len(body) / limits.body_bytes_per_second
                     timeout.reschedule(min(time(), paid_until) + limits.stall_seconds)
@@ -127,7 +137,7 @@ HELD = web.RequestKey("held", MemoryLease)
 """A key of a request: its lease, set by :meth:`MemoryBudget.account`."""
 
 
-def _too_large(size_max: int) -> HttpRefusedError:
+def _too_large(most: str, counted_as: str) -> HttpRefusedError:
     return HttpRefusedError(
-        HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the request has more than {size_max} bytes"
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the request has more than {most}", counted_as
     )

@@ -26,6 +26,8 @@ from broker.quotas.throttle import Caller
 from store.message.properties import encode_properties
 
 _FIELDS = ("body", "body_base64", "keys", "properties", "queue_id", "tags")
+_TOO_LARGE = "body_too_large"
+"""As ingest's refusal is counted: nothing else of a message may be large."""
 _NO_HOST = bytes(8)
 """The born host of such a record: unknown, because the client may be a proxy."""
 
@@ -44,7 +46,7 @@ class ProduceHandler:
     async def post(self, request: web.Request) -> web.Response:
         """See the module."""
         context = self._context
-        read = await request.app[MEMORY].read(request)
+        read = await request.app[MEMORY].read(request, too_large_as=_TOO_LARGE)
         document = _document(read)
         body = _body(document)
         sent = SendRequest(

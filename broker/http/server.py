@@ -81,9 +81,6 @@ from broker.prometheus.ports import NO_PORT, PortFigures
 from broker.prometheus.text_page import CONTENT_TYPE_HEADER
 from broker.security.port_tls import PortTls
 
-_JSON_OVERHEAD = 2
-"""The factor by which base64 and escapes may lengthen a message."""
-
 WITHOUT_STATE = frozenset(
     (
         *("/", "/audit", "/cluster", "/console/{path}", "/healthz", "/history", "/livez"),
@@ -136,7 +133,7 @@ class HttpServer:
     def app(self) -> web.Application:
         """The application without a port."""
         config = self._context.config
-        memory = MemoryBudget(self._limits, _JSON_OVERHEAD * config.max_message_size + (64 << 10))
+        memory = MemoryBudget(self._limits, config.max_message_size)
         guard = guard_of(config)
         access = self._context.access
         app = web.Application(
@@ -147,7 +144,7 @@ class HttpServer:
                 *([] if access is None else [HttpAccess(access).check]),
                 self._refuse_wrong_state,
             ],
-            client_max_size=memory.body_size_max,
+            client_max_size=memory.request_size_max,
         )
         app[MEMORY] = memory
         app.on_response_prepare.append(protect)

@@ -42,6 +42,16 @@ class HttpLimits(NamedTuple):
     held_bytes_max: int = 16 << 20
     """Of the bytes, those of such sends."""
 
+    body_factor: int = 2
+    """A request may have so many times the bytes of the largest body of a message, and
+    ``around_body_bytes``. Base64 makes four bytes of three. An escape counts as one byte here,
+    because it is one character once it is decoded."""
+    escaped_factor: int = 6
+    """With escapes counted as they are, a request may have so many times the bytes of both. So a
+    text that fits also fits if all of it is escaped. Base64 needs no escapes."""
+    around_body_bytes: int = 64 << 10
+    """Bytes of a message besides its body."""
+
     free_bytes: int = 64 << 10
     """The first bytes of each request and answer are not counted: a small one always fits."""
 

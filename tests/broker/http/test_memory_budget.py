@@ -21,7 +21,14 @@ from tests.support.virtual_network import MemoryTransport, NetworkedLoop, turns
 PATH = "/topics/orders/messages"
 LARGE = orjson.dumps({"body": "x" * 50_000, "queue_id": 0})
 SMALL = orjson.dumps({"body": "a", "queue_id": 0})
-LIMITS = HttpLimits(memory_max=1, free_bytes=1000, stall_seconds=20, body_bytes_per_second=1000)
+LIMITS = HttpLimits(
+    memory_max=1,
+    free_bytes=1000,
+    stall_seconds=20,
+    body_bytes_per_second=1000,
+    escaped_factor=2,
+    around_body_bytes=32 << 10,
+)
 """So little that the largest request, of 192 KiB, fills it."""
 
 
