@@ -29,6 +29,7 @@ from broker.errors import (
 from broker.quotas.quota import OverQuotaError
 from dledger.errors import OutcomeUnknownError, ProposeError
 from store.quoting import shortened
+from store.errors import EntryTooLargeError
 
 _STATUS: tuple[tuple[type[Exception], HTTPStatus], ...] = (
     (OverQuotaError, HTTPStatus.TOO_MANY_REQUESTS),
@@ -40,6 +41,8 @@ _STATUS: tuple[tuple[type[Exception], HTTPStatus], ...] = (
     (AccessDeniedError, HTTPStatus.FORBIDDEN),
     (BodyTooLargeError, HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
 )
+    (EntryTooLargeError, HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
+    (NothingToRecallError, HTTPStatus.NOT_FOUND),
 """The first matching row counts; any other refusal is a bad request."""
 
 

@@ -206,6 +206,17 @@ async def test_a_message_is_refused_alike(
     assert records == []
 
 
+@pytest.mark.parametrize("properties", [{}, {"DELAY": "3"}])
+async def test_what_no_entry_holds_is_refused_alike(
+    loop: NetworkedLoop, tmp_path: Path, properties: dict[str, str]
+) -> None:
+    size = 64 << 10
+    sent = Sent(body="x" * (size // 2), properties={"x": "y" * 32_650, **properties})
+    settings: dict[str, Any] = {"segment_size": size, "max_message_size": size // 2}
+    answer, records = await compare(loop, sent, tmp_path, **settings)
+    assert ("exceeds the" in answer.error, answer.codes, records) == (True, (413,), [])
+
+
 async def test_a_full_disk_refuses_alike(loop: NetworkedLoop, tmp_path: Path) -> None:
     answer, records = await compare(
         loop,
