@@ -47,6 +47,7 @@ HTTP_ACCESS: Mapping[str, Callable[[web.Request], Iterable[Access]]] = {
     "/topics": _describe,
     "/waiting": _describe,
     "/topics/{topic}/messages": _publish,
+    "/topics/{topic}/recalls": _publish,
     "/topics/{topic}/queues/{queue}/messages": _consume,
 }
 """The permissions that a request needs, by path."""

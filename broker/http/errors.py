@@ -20,6 +20,7 @@ from broker.errors import (
     AccessDeniedError,
     BodyTooLargeError,
     ForbiddenError,
+    NothingToRecallError,
     Refusal,
     UnauthenticatedError,
     UnavailableError,
@@ -28,8 +29,8 @@ from broker.errors import (
 )
 from broker.quotas.quota import OverQuotaError
 from dledger.errors import OutcomeUnknownError, ProposeError
-from store.quoting import shortened
 from store.errors import EntryTooLargeError
+from store.quoting import shortened
 
 _STATUS: tuple[tuple[type[Exception], HTTPStatus], ...] = (
     (OverQuotaError, HTTPStatus.TOO_MANY_REQUESTS),
@@ -40,9 +41,9 @@ _STATUS: tuple[tuple[type[Exception], HTTPStatus], ...] = (
     (UnauthenticatedError, HTTPStatus.UNAUTHORIZED),
     (AccessDeniedError, HTTPStatus.FORBIDDEN),
     (BodyTooLargeError, HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
-)
     (EntryTooLargeError, HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
     (NothingToRecallError, HTTPStatus.NOT_FOUND),
+)
 """The first matching row counts; any other refusal is a bad request."""
 
 
@@ -59,11 +60,11 @@ class HttpRefusedError(Exception):
 
     def __init__(self, status: int, reason: str, counted_as: str = "") -> None:
         self.status = status
+        self.counted_as = counted_as or f"http_{int(status)}"
         self.reason = reason = shortened(reason)
         super().__init__(reason)
 
 
-        self.counted_as = counted_as or f"http_{int(status)}"
 def bad_request(reason: str) -> HttpRefusedError:
     """A refusal with 400."""
     return HttpRefusedError(HTTPStatus.BAD_REQUEST, reason)

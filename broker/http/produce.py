@@ -73,14 +73,15 @@ class ProduceHandler:
             context.ingest.submit(sent, body, _NO_HOST, waiter)
             offset, position = await waiter.done
         at = waiter.earlier or StoredEarlier(context.store_host, waiter.queue_id)
-        return json_response(
-            {
-                "msg_id": f"{at.host.hex().upper()}{position:016X}",
-                "queue_id": at.queue_id,
-                "queue_offset": offset,
-                "broker": context.config.group,
-            }
-        )
+        stored: dict[str, object] = {
+            "msg_id": f"{at.host.hex().upper()}{position:016X}",
+            "queue_id": at.queue_id,
+            "queue_offset": offset,
+            "broker": context.config.group,
+        }
+        if waiter.recall_handle is not None:
+            stored["recall_handle"] = waiter.recall_handle.at(position)
+        return json_response(stored)
 
 
 def _document(body: bytearray) -> Mapping[str, Any]:

@@ -24,11 +24,13 @@
     GET  /history?since=MS                      samples of this node's last hours, for charts
     POST /topics/T/messages                     {"body": "text"}; also body_base64, tags, keys,
                                                 properties, queue_id (any if left out)
+    POST /topics/T/recalls                      {"recall_handle": "..."} of the answer to a timed
+                                                message: it is not delivered
     GET  /topics/T/queues/Q/messages?offset=0&count=32&wait_ms=0
     POST /snapshot                              {"directory": "/new/directory"} on this machine;
                                                 {}: a new one in snapshots/
 
-A follower forwards a message to the leader (:mod:`broker.http.forwarding`).
+A follower forwards a message or a recall to the leader (:mod:`broker.http.forwarding`).
 
 Errors are {"error": "..."} with a status. 503 has the address of the leader if it is known. It has
 "outcome": "unknown" if the message may have been stored, and "not_leader" if nothing was done
@@ -73,6 +75,7 @@ from broker.http.memory_budget import MEMORY, MemoryBudget
 from broker.http.origin_guard import OriginGuard, protect
 from broker.http.port import HttpPort, runner_of
 from broker.http.produce import ProduceHandler
+from broker.http.recall import RecallHandler
 from broker.http.snapshot import SnapshotHandler
 from broker.limits import HTTP, HttpLimits
 from broker.metrics.event_loop_lag import EventLoopLag
@@ -152,6 +155,7 @@ class HttpServer:
         app.on_startup.append(snapshots.start)
         cluster = ClusterHandler(self._context)
         produce = ProduceHandler(self._context, self._forwarder, self._limits)
+        recalls = RecallHandler(self._context, self._forwarder)
         console = ConsoleRoutes(self._context, cluster)
         app.on_cleanup.extend((console.close, cluster.close, self._forwarder.close))
         app.add_routes(
@@ -174,6 +178,7 @@ class HttpServer:
                 web.get("/history", self._recent),
                 web.post("/snapshot", snapshots.post),
                 web.post("/topics/{topic}/messages", produce.post),
+                web.post("/topics/{topic}/recalls", recalls.post),
                 web.get(
                     "/topics/{topic}/queues/{queue}/messages",
                     ConsumeHandler(self._context.delivery, self._context.loop).get,

@@ -120,6 +120,7 @@ PATHS = (
     b"/topics",
     b"/groups",
     b"/topics/orders/messages",
+    b"/topics/orders/recalls",
     b"/topics/orders/queues/0/messages?offset=0&count=32&wait_ms=0",
     b"/topics/orders/queues/0/messages?offset=-1&count=99999&wait_ms=10",
     b"/topics/%2e%2e/queues/0/messages?offset=1e9",
@@ -131,6 +132,7 @@ HTTP_BODIES = (
     b'{"body_base64":"AAAA"}',
     b'{"directory":"/tmp/../etc/x"}',
     b'{"directory":""}',
+    b'{"recall_handle":"djEgb3JkZXJzIGJyb2tlci1hIDEgayAw"}',
 )
 HEADERS = (
     b"Content-Type: application/json",

@@ -103,7 +103,10 @@ class Site:
         return asyncio.ensure_future(curl.answer())
 
     async def post(self, topic: str, document: object) -> tuple[int, Any]:
-        return await self.ask("POST", f"/topics/{topic}/messages", orjson.dumps(document))
+        return await self.ask_with("POST", f"/topics/{topic}/messages", document)
+
+    async def ask_with(self, method: str, path: str, document: object) -> tuple[int, Any]:
+        return await self.ask(method, path, orjson.dumps(document))
 
 
 @asynccontextmanager

@@ -72,7 +72,8 @@ async def test_nobody_gets_more_than_whether_the_node_is_well(site: Site) -> Non
     assert (await site.ask("GET", "/healthz"))[0] == 200
     for path in HTTP_ACCESS:
         filled = re.sub(r"{queue}", "0", re.sub(r"{topic}", "orders", path))
-        method = "POST" if path in {"/snapshot", "/topics/{topic}/messages"} else "GET"
+        posted = path.endswith(("/recalls", "/snapshot", "{topic}/messages"))
+        method = "POST" if posted else "GET"
         status, document = await site.ask(method, filled)
         assert status == 401, path
         assert document["error"].startswith("AclException: ")

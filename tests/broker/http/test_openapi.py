@@ -63,6 +63,8 @@ class Wire(HTTPAdapter):
     def __init__(self, site: Site) -> None:
         super().__init__()
         self._site = site
+        self.recall_handle = ""
+        """Of a message that waits."""
 
     def send(  # type: ignore[override]  # there is no timeout, proxy or certificate
         self, request: requests.PreparedRequest, **_: Any
@@ -104,10 +106,13 @@ def wire(tmp_path: Path) -> Iterator[requests.Session]:
         await half(site.broker)
         await site.broker.send("orders", 0, b"later", "DELAY\x0118\x02")
         await Member(site.broker).receive(1)
+        timed = {"body": "later", "properties": {"UNIQ_KEY": "k", "TIMER_DELAY_SEC": "86400"}}
+        adapter.recall_handle = (await site.post("orders", timed))[1]["recall_handle"]
 
+    adapter = Wire(site)
     loop.run_until_complete(fill())
     session = requests.Session()
-    session.mount("http://", Wire(site))
+    session.mount("http://", adapter)
     yield session
     loop.run_until_complete(running.__aexit__(None, None, None))
     loop.close()
@@ -146,6 +151,10 @@ def test_requests_are_answered_as_described(
         body: Any = case.body
         if mode.is_positive and isinstance(body, dict) and "queue_id" in body:
             body["queue_id"] %= QUEUES  # how many there are is no matter of the description
+        if mode.is_positive and isinstance(body, dict) and "recall_handle" in body:
+            adapter = wire.get_adapter(ADDRESS)
+            assert isinstance(adapter, Wire)
+            body["recall_handle"] = adapter.recall_handle  # nor is what an answer gave
         statuses.add(case.call_and_validate(base_url=ADDRESS, session=wire).status_code)
 
     ask()
