@@ -5,7 +5,7 @@ A command is a module of :mod:`broker.cli.commands` with one name, or two::
     command: click.Command                # returns its exit code
     def import_server() -> None           # only of a server: imports its modules
 
-It raises :class:`~broker.cli.terminal.command_error.CommandError` if it cannot do its work. Only
+It raises :class:`~broker.command_error.CommandError` if it cannot do its work. Only
 the requested command is imported, so ``dledger --help`` answers at once. Results go to stdout,
 everything else to stderr.
 """
@@ -21,7 +21,6 @@ from contextlib import contextmanager
 
 import click
 
-from broker.cli.terminal.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
 from broker.cli.terminal.program import COMPLETION, CommandLine, Group, one_line, run_program
 from broker.cli.terminal.standard_streams import (
     buffer_output,
@@ -30,6 +29,7 @@ from broker.cli.terminal.standard_streams import (
     unusable,
     unwritable,
 )
+from broker.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
 
 COMMANDS = {
     "up": "Start a local cluster: a NameServer and groups of brokers.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker.cli.terminal.exit_codes import EXIT_INTERRUPTED
+from broker.exit_codes import EXIT_INTERRUPTED
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from broker.cli.terminal.command_error import CommandError
 from broker.cluster_admin.admin_client import AdminClient, document_of
+from broker.command_error import CommandError
 from broker.remoting.protocol.codes import RequestCode
 
 
@@ -60,7 +60,7 @@ async def _accounts_at(
 
 
 async def require_new(admin: AdminClient, access_key: str) -> None:
-    """Raises :class:`~broker.cli.terminal.command_error.CommandError` if a group has the
+    """Raises :class:`~broker.command_error.CommandError` if a group has the
     account."""
     having, lacking = await _groups_with_and_without(admin, access_key)
     if having and lacking:
@@ -72,7 +72,7 @@ async def require_new(admin: AdminClient, access_key: str) -> None:
 
 
 async def require_everywhere(admin: AdminClient, access_key: str) -> None:
-    """Raises :class:`~broker.cli.terminal.command_error.CommandError` unless all groups have the
+    """Raises :class:`~broker.command_error.CommandError` unless all groups have the
     account: a change would make it in the others, without permissions."""
     having, lacking = await _groups_with_and_without(admin, access_key)
     if not having:
@@ -82,7 +82,7 @@ async def require_everywhere(admin: AdminClient, access_key: str) -> None:
 
 
 async def require_known(admin: AdminClient, access_key: str) -> None:
-    """Raises :class:`~broker.cli.terminal.command_error.CommandError` if no group has the
+    """Raises :class:`~broker.command_error.CommandError` if no group has the
     account."""
     having, _ = await _groups_with_and_without(admin, access_key)
     if not having:

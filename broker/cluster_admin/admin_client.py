@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, TypeVar
 
-from broker.cli.terminal.command_error import WHERE_A_NAMESERVER_IS, CommandError, UsageError
+from broker.command_error import WHERE_A_NAMESERVER_IS, CommandError, UsageError
 from broker.remoting.client import RemotingClient
 from broker.remoting.protocol.codes import (
     UNAVAILABLE_CODES,

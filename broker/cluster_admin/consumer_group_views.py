@@ -9,8 +9,8 @@ from difflib import get_close_matches
 from itertools import zip_longest
 from typing import Any
 
-from broker.cli.terminal.command_error import CommandError
 from broker.cluster_admin.admin_client import AdminClient, document_of
+from broker.command_error import CommandError
 from broker.remoting.protocol.codes import RequestCode
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from broker.cli.terminal.command_error import CommandError
 from broker.cluster_admin.admin_client import AdminClient, NoTopicError, document_of
 from broker.cluster_admin.consumer_group_views import ConsumerGroupView, find_group
+from broker.command_error import CommandError
 from broker.remoting.protocol.codes import RequestCode
 from broker.remoting.protocol.java_json import encode_json
 from broker.topics_and_groups import dead_letter_topic
@@ -25,7 +25,7 @@ class GroupDeletion:
 
     async def run(self, admin: AdminClient) -> tuple[ConsumerGroupView, bool]:
         """Deletes the group. Returns the group as it was, and whether it leaves dead letters.
-        Raises :class:`~broker.cli.terminal.command_error.CommandError`."""
+        Raises :class:`~broker.command_error.CommandError`."""
         if self._found is None:  # in a second try, the first may have deleted it
             self._found = await find_group(admin, self._name)
         masters = await admin.masters()
@@ -41,7 +41,7 @@ class GroupDeletion:
 async def create_group(admin: AdminClient, name: str, settings: Mapping[str, object]) -> None:
     """Creates the group at the leaders that lack it; at the others its settings stay.
 
-    Raises :class:`~broker.cli.terminal.command_error.CommandError` if all have it.
+    Raises :class:`~broker.command_error.CommandError` if all have it.
     """
     found = await group_configs(admin, name)
     lacking = [address for address, config in found.items() if config is None]

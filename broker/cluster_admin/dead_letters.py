@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Iterable
 
-from broker.cli.terminal.command_error import CommandError
 from broker.client.message import PROPERTY_DELAY, PROPERTY_UNIQUE_KEY, Message
 from broker.client.producer.producer import Producer
 from broker.client.received_message import ReceivedMessage
@@ -12,6 +11,7 @@ from broker.cluster_admin.admin_client import AdminClient, document_of
 from broker.cluster_admin.consumer_group_views import find_group
 from broker.cluster_admin.peeking import Peek, Window
 from broker.cluster_admin.topics import view_queues
+from broker.command_error import CommandError
 from broker.remoting.protocol.codes import RequestCode
 from broker.topics_and_groups import DLQ_PREFIX, dead_letter_topic
 

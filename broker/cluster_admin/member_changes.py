@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cluster_admin.admin_client import (
     AdminClient,
     NoLeaderError,
@@ -18,6 +17,7 @@ from broker.cluster_admin.admin_client import (
     when_led,
 )
 from broker.cluster_admin.cluster_view import view_node
+from broker.command_error import CommandError, UsageError
 from broker.remoting.protocol.codes import RequestCode
 from broker.remoting.protocol.java_json import decode_json
 

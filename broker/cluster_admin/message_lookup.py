@@ -7,11 +7,11 @@ import re
 from collections.abc import Mapping
 
 from broker.admin.message_trace import TRACE_TOPIC, TraceEvent, TraceKind, trace_of
-from broker.cli.terminal.command_error import CommandError
 from broker.client.errors import UndecodableBodyError
 from broker.client.message import MessageQueue
 from broker.client.received_message import ReceivedMessage
 from broker.cluster_admin.admin_client import AdminClient, NoLeaderError, RefusedError
+from broker.command_error import CommandError
 from broker.remoting.protocol.codes import MISSING, RequestCode, ResponseCode
 from broker.remoting.protocol.ext_fields import INT64_MAX
 from broker.remoting.protocol.frame import Frame

@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
-from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.client.consumer.consumer_requests import (
     PULL_CODES,
     PULL_SUBSCRIPTION,
@@ -29,6 +28,7 @@ from broker.cluster_admin.admin_client import (
 )
 from broker.cluster_admin.offset_resets import offset_at
 from broker.cluster_admin.topics import QueueView, view_queues
+from broker.command_error import CommandError, UsageError
 from broker.filter.subscription import ALL
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from store.errors import CorruptRecordError

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from broker.cli.terminal.command_error import UsageError
 from broker.cluster_admin.admin_client import AdminClient
+from broker.command_error import UsageError
 from broker.remoting.protocol.codes import RequestCode
 from store.quoting import quoted
 
 
 async def leaders_by_group(admin: AdminClient, group: str | None) -> dict[str, str]:
     """The leaders' addresses, of all groups or of one. Raises
-    :class:`~broker.cli.terminal.command_error.UsageError` for an unknown group."""
+    :class:`~broker.command_error.UsageError` for an unknown group."""
     masters = await admin.masters()
     if group is None:
         return dict(sorted(masters.items()))

@@ -11,8 +11,8 @@ from typing import Any
 
 import aiohttp
 
-from broker.cli.terminal.command_error import UsageError
 from broker.cluster_admin.cluster_view import DOWN, NodeView
+from broker.command_error import UsageError
 from broker.security.credentials import CredentialsError, security_from
 
 SNAPSHOT_SECONDS = 3600.0

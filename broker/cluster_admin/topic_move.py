@@ -15,7 +15,6 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from broker.cli.terminal.command_error import CommandError
 from broker.cluster_admin.admin_client import AdminClient, RefusedError, document_of
 from broker.cluster_admin.cluster_view import view_node
 from broker.cluster_admin.consumer_group_views import lags_in
@@ -31,6 +30,7 @@ from broker.cluster_admin.topics import (
     until_created,
     view_queues,
 )
+from broker.command_error import CommandError
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.topics_and_groups import MESSAGE_TYPE, PERM_WRITE, RETENTION_MS
 
@@ -78,7 +78,7 @@ class Waiting:
 
 
 class TopicMove:
-    """One move. Raises :class:`~broker.cli.terminal.command_error.CommandError`."""
+    """One move. Raises :class:`~broker.command_error.CommandError`."""
 
     def __init__(self, topic: str, source: str, target: str, *, in_order: bool | None) -> None:
         """``in_order``: None: by the topic's order setting."""

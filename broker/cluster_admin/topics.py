@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, TypeAlias
 
-from broker.cli.terminal.command_error import CommandError
 from broker.cluster_admin.admin_client import (
     AdminClient,
     RefusedError,
     document_of,
 )
+from broker.command_error import CommandError
 from broker.limits import STATE
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.topics_and_groups import (

@@ -22,7 +22,7 @@ from http import HTTPStatus
 from aiohttp import web
 
 from broker.admin.membership import member_addresses
-from broker.cli.terminal.command_error import CommandError
+from broker.command_error import CommandError
 from broker.console.actions import dead_letters, groups, members, messages, quotas, topics
 from broker.console.actions.action import Action, Values
 from broker.console.pages import charts as chart_figures

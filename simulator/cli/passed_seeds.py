@@ -18,7 +18,7 @@ import broker
 import dledger
 import simulator
 import store
-from broker.cli.terminal.command_error import UsageError
+from broker.command_error import UsageError
 from simulator.cli.options import RunOptions
 from simulator.worlds.outcome import Outcome
 

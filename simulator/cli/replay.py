@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from broker.cli.terminal.command_error import CommandError
 from broker.cli.terminal.numbers import WholeRange
 from broker.cli.terminal.options import DIRECTORY
 from broker.cli.terminal.program import Command
+from broker.command_error import CommandError
 from simulator.bugs import Bug, planted
 from simulator.cli.options import RunOptions, bug_option, run_options
 from simulator.cli.summary import one_line

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from broker.cli.terminal.command_error import UsageError
 from broker.cli.terminal.options import DIRECTORY, json_option
 from broker.cli.terminal.output import Output
 from broker.cli.terminal.program import Command
+from broker.command_error import UsageError
 from broker.system.bounded_file_read import read_bounded
 from simulator.cli.replay import write_page
 from simulator.cli.summary import as_json, one_line

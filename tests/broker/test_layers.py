@@ -106,39 +106,47 @@ ROOMS: dict[str, frozenset[str]] = {
             "client client/consumer client/producer filter grpc/protocol remoting"
             " remoting/protocol security system"
         ),
-        # The command line.
-        "cli/terminal": "client delivery remoting/protocol security system topics_and_groups",
+        # The failure of a command, and what is asked of a cluster.
+        "exit_codes": "",
+        "command_error": "exit_codes",
         "cluster_admin": (
-            "admin cli/terminal client client/consumer client/producer filter limits quotas"
+            "admin client client/consumer client/producer command_error filter limits quotas"
             " remoting remoting/protocol security topics_and_groups"
+        ),
+        # What all command lines share; the console reads what is typed by the same rules.
+        "cli/terminal": (
+            "client command_error delivery exit_codes remoting/protocol security system"
+            " topics_and_groups"
         ),
         # The console, which a server loads by name when somebody looks at it.
         "console/visits": (
-            "cluster_admin cli/terminal client client/producer config context http limits"
+            "client client/producer cluster_admin command_error config context http limits"
             " remoting remoting/protocol security"
         ),
         "console/actions": (
-            "cluster_admin cli/terminal client config console/visits limits quotas"
-            " topics_and_groups"
+            "cli/terminal client cluster_admin command_error config console/visits limits"
+            " quotas topics_and_groups"
         ),
         "console/pages": (
-            "admin cluster_admin cli/terminal client console/actions console/visits http limits"
-            " metrics quotas remoting/protocol topics_and_groups"
+            "admin cli/terminal client cluster_admin command_error console/actions"
+            " console/visits http limits metrics quotas remoting/protocol topics_and_groups"
         ),
-        "console": "admin cli/terminal console/actions console/pages console/visits context http",
+        "console": "admin command_error console/actions console/pages console/visits context http",
+        # The command line.
         "cli/local_cluster": (
-            "certificates cluster_admin cli/terminal config remoting/protocol system"
+            "certificates cli/terminal cluster_admin command_error config exit_codes"
+            " remoting/protocol system"
         ),
-        "cli/benchmark": "bench cli/local_cluster cli/terminal cluster_admin",
-        "cli/backup": "admin cluster_admin cli/local_cluster cli/terminal config",
-        "cli/mirror": "cli/terminal client client/producer cluster_admin remoting/protocol",
+        "cli/benchmark": "bench cli/local_cluster cli/terminal cluster_admin command_error",
+        "cli/backup": "admin cli/local_cluster cli/terminal cluster_admin command_error config",
+        "cli/mirror": "client client/producer cluster_admin command_error remoting/protocol",
         "cli/commands": (
             "admin bench certificates cli/backup cli/benchmark cli/local_cluster cli/mirror"
-            " cli/terminal client client/consumer client/producer cluster_admin config"
-            " delivery filter grpc limits nameserver quotas remoting/protocol security server"
-            " system topics_and_groups"
+            " cli/terminal client client/consumer client/producer cluster_admin command_error"
+            " config delivery exit_codes filter grpc limits nameserver quotas remoting/protocol"
+            " security server system topics_and_groups"
         ),
-        "cli": "cli/terminal",
+        "cli": "cli/terminal exit_codes",
         "__main__": "cli",
     }.items()
 }

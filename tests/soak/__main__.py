@@ -11,10 +11,10 @@ from tempfile import TemporaryDirectory
 
 import click
 
-from broker.cli.terminal.command_error import UsageError
 from broker.cli.terminal.numbers import WholeRange, positive
 from broker.cli.terminal.options import DIRECTORY
 from broker.cli.terminal.program import Command, run_program
+from broker.command_error import UsageError
 from tests.soak.network import isolate
 from tests.soak.run import run
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from broker.cli.local_cluster.local_cluster import LocalCluster, LocalNode, local_node, write_config
 from broker.cli.local_cluster.managed_processes import end_processes
-from broker.cli.terminal.command_error import CommandError
 from broker.cluster_admin.admin_client import AdminClient, run_admin
 from broker.cluster_admin.cluster_view import GroupView, view_groups
 from broker.cluster_admin.member_changes import GroupMembers
+from broker.command_error import CommandError
 from broker.config.node_config import NodeConfig
 from tests.soak.network import Network
 

@@ -12,7 +12,7 @@ import signal
 from collections.abc import Awaitable, Callable
 from random import Random
 
-from broker.cli.terminal.command_error import CommandError
+from broker.command_error import CommandError
 from tests.soak.cluster import SoakCluster
 from tests.soak.record import Record
 

@@ -19,8 +19,8 @@ from broker.cli.backup.backup_index import (
     BackupReplica,
     file_digest,
 )
-from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.progress import Progress
+from broker.command_error import CommandError, UsageError
 from store.errors import DamagedError
 
 Count = Callable[[int], None]

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from broker.admin.group_health import LEADER
 from broker.cli.local_cluster.port_layout import why_taken
-from broker.cli.terminal.command_error import CommandError
 from broker.cli.terminal.progress import waiting
 from broker.cluster_admin.admin_client import run_to_its_end
 from broker.cluster_admin.cluster_view import DOWN, GroupView, NodeView
 from broker.cluster_admin.snapshot_fetch import NotHereError, require_here
 from broker.cluster_admin.snapshot_requests import SnapshotRequests, snapshot_requests
+from broker.command_error import CommandError
 from dledger.wire.endpoint import Endpoint
 
 LAG_ENTRIES_MAX = 10_000

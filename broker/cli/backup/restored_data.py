@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import SystemRandom
 
-from broker.cli.terminal.command_error import CommandError
+from broker.command_error import CommandError
 from broker.config.config_text import node_toml
 from broker.config.node_config import NodeConfig
 from dledger.raft.configuration import FIRST_INCARNATION, Configuration

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.progress import Progress
+from broker.command_error import CommandError, UsageError
 from store.errors import DataFormatError, DataLockedError, StoreError
 from store.io.filesystem import FileSystem
 from store.restore import SnapshotSource

@@ -16,7 +16,7 @@ from broker.cli.benchmark.measured import Bench, say
 from broker.cli.local_cluster.local_cluster import LocalCluster
 from broker.cli.local_cluster.managed_processes import DLEDGER, end_processes
 from broker.cli.local_cluster.readiness import wait_until_serving
-from broker.cli.terminal.command_error import CommandError
+from broker.command_error import CommandError
 
 LEADER_ROUNDS, LEADER_ROUNDS_FULL = 10, 100
 SILENT_ROUNDS = 5

@@ -8,7 +8,7 @@ from broker.bench.disk_probe import DiskProbe
 from broker.bench.jobs import LoadShape, SteadyJob
 from broker.bench.results import SteadyLoad, summarise
 from broker.cli.benchmark.measured import Bench, say
-from broker.cli.terminal.command_error import CommandError
+from broker.command_error import CommandError
 
 SHARE = 0.8
 PEAK = LoadShape(1, 256)

@@ -15,8 +15,6 @@ from broker.cli.backup.backup_index import BackupIndex, BackupReplica, backup_na
 from broker.cli.backup.backup_store import BackupStore, snapshot_files
 from broker.cli.backup.local_snapshots import LocalSnapshots, local_snapshots
 from broker.cli.backup.snapshot_choice import find_snapshots, newest_of_each_group
-from broker.cli.terminal.command_error import CommandError, UsageError
-from broker.cli.terminal.exit_codes import EXIT_FAILED
 from broker.cli.terminal.numbers import WholeRange
 from broker.cli.terminal.options import (
     DIRECTORY,
@@ -31,6 +29,8 @@ from broker.cli.terminal.program import Group
 from broker.cli.terminal.progress import Progress
 from broker.cluster_admin.admin_client import run_admin
 from broker.cluster_admin.cluster_view import GroupView, view_groups
+from broker.command_error import CommandError, UsageError
+from broker.exit_codes import EXIT_FAILED
 from broker.system.wall_clock import system_clock_ms
 from store.errors import DamagedError
 from store.io.os_filesystem import OsFileSystem

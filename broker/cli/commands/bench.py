@@ -20,7 +20,6 @@ from broker.cli.benchmark.rates import measure_floor, measure_rates, measure_rep
 from broker.cli.benchmark.report import print_measured, ratios
 from broker.cli.benchmark.steady import LOG_SIZE_MAX, measure_steady
 from broker.cli.local_cluster.temporary_cluster import temporary_cluster
-from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.name_arguments import name_servers
 from broker.cli.terminal.numbers import COUNT, seconds
 from broker.cli.terminal.options import DIRECTORY, json_option, profile_in_environment
@@ -29,6 +28,7 @@ from broker.cli.terminal.program import Command
 from broker.cli.terminal.signals import interrupt_on_ending
 from broker.cluster_admin.admin_client import run_admin
 from broker.cluster_admin.cluster_view import view_groups
+from broker.command_error import CommandError, UsageError
 from broker.config.node_config import FLUSH_MODES
 from store.quoting import quoted
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import click
 
 from broker.cli.commands.config_files import check, init, show
-from broker.cli.terminal.command_error import UsageError
 from broker.cli.terminal.options import broker_group_option, cluster_options
 from broker.cli.terminal.output import Output
 from broker.cli.terminal.program import Group
 from broker.cluster_admin.admin_client import run_admin
 from broker.cluster_admin.settings import change_settings, settings_by_group
+from broker.command_error import UsageError
 from store.quoting import quoted
 
 command = Group()

@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.options import PATH, json_option
 from broker.cli.terminal.output import Output, print_table
 from broker.cli.terminal.program import Command
+from broker.command_error import CommandError, UsageError
 from broker.config.config_file import KINDS, Loaded, load, wanted_kind
 from broker.config.config_text import commented_toml
 from broker.config.setting_checks import ConfigError

@@ -10,7 +10,6 @@ import click
 
 from broker.cli.commands.name_completion import groups, topics
 from broker.cli.terminal.client_session import run_session
-from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.message_printer import (
     TOGETHER,
     Limits,
@@ -33,6 +32,7 @@ from broker.client.consumer.message_selector import Sql
 from broker.client.received_message import PulledBatch
 from broker.cluster_admin.admin_client import AdminClient, run_admin
 from broker.cluster_admin.peeking import Peek, Window
+from broker.command_error import CommandError, UsageError
 from broker.filter.subscription import ALL, ExpressionError, tag_codes
 from broker.remoting.protocol.ext_fields import INT64_MAX
 from store.errors import CorruptRecordError

@@ -10,7 +10,6 @@ import click
 
 from broker.cli.commands.name_completion import groups
 from broker.cli.terminal.client_session import run_session
-from broker.cli.terminal.command_error import CommandError
 from broker.cli.terminal.message_printer import (
     TOGETHER,
     Limits,
@@ -48,6 +47,7 @@ from broker.cluster_admin.dead_letters import (
 )
 from broker.cluster_admin.peeking import Peek, Window
 from broker.cluster_admin.topics import delete_topic
+from broker.command_error import CommandError
 from broker.topics_and_groups import dead_letter_topic, retry_topic
 
 command = Group()

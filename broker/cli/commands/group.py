@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 import click
 
 from broker.cli.commands.name_completion import groups, topics
-from broker.cli.terminal.command_error import UsageError
 from broker.cli.terminal.name_arguments import group_name, topic_name
 from broker.cli.terminal.numbers import WholeRange
 from broker.cli.terminal.options import (
@@ -41,6 +40,7 @@ from broker.cluster_admin.consumer_groups import (
     put_group,
 )
 from broker.cluster_admin.offset_resets import foresee_offsets, reset_offsets
+from broker.command_error import UsageError
 from broker.limits import STATE
 from broker.topics_and_groups import dead_letter_topic
 

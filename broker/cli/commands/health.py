@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from broker.cli.terminal.exit_codes import EXIT_FAILED
 from broker.cli.terminal.options import cluster_options
 from broker.cli.terminal.output import Output
 from broker.cli.terminal.program import Command
 from broker.cluster_admin.admin_client import run_admin
 from broker.cluster_admin.cluster_view import GroupView, view_groups
+from broker.exit_codes import EXIT_FAILED
 
 EXAMPLES = """\
   dledger health                                   for people; scripts use the exit code

@@ -8,10 +8,10 @@ import click
 
 from broker.cli.local_cluster.local_cluster import REMOVED_FILE, find_process, restart_hint
 from broker.cli.local_cluster.managed_processes import end_processes
-from broker.cli.terminal.command_error import CommandError
 from broker.cli.terminal.options import data_hint, data_option, json_option
 from broker.cli.terminal.output import Output
 from broker.cli.terminal.program import Command
+from broker.command_error import CommandError
 
 EXAMPLES = """\
   dledger kill broker-a/n0         `dledger status` then shows the new leader

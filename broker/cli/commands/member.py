@@ -18,7 +18,6 @@ from broker.cli.local_cluster.local_member import (
     start_member,
 )
 from broker.cli.local_cluster.readiness import wait_until_answering
-from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.options import (
     ask_first,
     cluster_options,
@@ -30,6 +29,7 @@ from broker.cli.terminal.program import Group
 from broker.cli.terminal.progress import waiting
 from broker.cluster_admin.admin_client import AdminClient, run_admin
 from broker.cluster_admin.member_changes import GroupMembers
+from broker.command_error import CommandError, UsageError
 from broker.config.node_config import NODE_NAME
 from dledger.wire.endpoint import Endpoint, EndpointError
 

@@ -11,7 +11,6 @@ import click
 
 from broker.admin.message_trace import TRACE_TOPIC
 from broker.cli.commands.name_completion import topics
-from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.name_arguments import topic_name
 from broker.cli.terminal.numbers import COUNT
 from broker.cli.terminal.options import cluster_options
@@ -31,6 +30,7 @@ from broker.cluster_admin.message_lookup import (
     find_by_unique_key,
     trace_events,
 )
+from broker.command_error import CommandError, UsageError
 from broker.delivery.message_json import message_json
 from broker.remoting.protocol.ext_fields import INT64_MAX
 from store.quoting import quoted

@@ -10,7 +10,6 @@ import click
 
 from broker.cli.mirror.topic_mirror import PRODUCER, TopicMirror, all_or_none
 from broker.cli.terminal.client_session import run_session
-from broker.cli.terminal.command_error import UsageError
 from broker.cli.terminal.name_arguments import name_servers, topic_name
 from broker.cli.terminal.options import cluster_options, profiles
 from broker.cli.terminal.output import Output
@@ -19,6 +18,7 @@ from broker.cli.terminal.progress import Progress
 from broker.cli.terminal.time_arguments import TIME, TIME_HELP, place_in_time
 from broker.client.producer.producer import Producer
 from broker.cluster_admin.admin_client import open_admin
+from broker.command_error import UsageError
 from broker.security.credentials import NO_SECURITY, open_profile, security_from
 
 EXAMPLES = """\

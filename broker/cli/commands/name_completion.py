@@ -41,8 +41,8 @@ def groups(context: click.Context, _parameter: click.Parameter, begun: str) -> l
 
 
 def _ask(context: click.Context, names: Callable[[AdminClient], Awaitable[list[str]]]) -> list[str]:
-    from broker.cli.terminal.command_error import CommandError  # noqa: PLC0415 - as above
     from broker.cluster_admin.admin_client import open_admin, run_to_its_end  # noqa: PLC0415 - as above
+    from broker.command_error import CommandError  # noqa: PLC0415 - as above
     from broker.security.credentials import CredentialsError, security_from  # noqa: PLC0415 - as above
 
     async def session() -> list[str]:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.foreground import (
     announce,
     hangups_held,
@@ -25,6 +24,7 @@ from broker.cli.terminal.numbers import PORT
 from broker.cli.terminal.options import PATH, json_option
 from broker.cli.terminal.output import Output
 from broker.cli.terminal.program import Command
+from broker.command_error import CommandError, UsageError
 from broker.config.config_file import NAME_SERVER, read_name_server_config
 from broker.config.name_server_config import NameServerConfig
 from broker.config.reload import take_changes

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.foreground import (
     announce,
     hangups_held,
@@ -25,6 +24,7 @@ from broker.cli.terminal.foreground import (
 from broker.cli.terminal.options import PATH, json_option
 from broker.cli.terminal.output import Output
 from broker.cli.terminal.program import Command
+from broker.command_error import CommandError, UsageError
 from broker.config.config_file import NODE, read_config
 from broker.config.node_config import NodeConfig
 from broker.config.reload import take_changes

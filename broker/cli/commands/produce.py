@@ -14,7 +14,6 @@ import orjson
 
 from broker.cli.commands.name_completion import topics
 from broker.cli.terminal.client_session import run_session
-from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.line_reader import LineReader
 from broker.cli.terminal.name_arguments import topic_name
 from broker.cli.terminal.numbers import COUNT, WholeRange, seconds
@@ -38,6 +37,7 @@ from broker.client.message import (
 )
 from broker.client.producer.pipeline import BATCH_MESSAGES, Pipeline
 from broker.client.producer.producer import Producer
+from broker.command_error import CommandError, UsageError
 from broker.remoting.protocol.errors import CallError
 from store.message.properties import encode_properties
 from store.quoting import quoted

@@ -7,13 +7,13 @@ from typing import Any, TypeVar
 
 import click
 
-from broker.cli.terminal.command_error import UsageError
 from broker.cli.terminal.numbers import WholeRange, byte_size
 from broker.cli.terminal.options import broker_group_option, cluster_options
 from broker.cli.terminal.output import Output, print_table
 from broker.cli.terminal.program import Group
 from broker.cluster_admin.admin_client import run_admin
 from broker.cluster_admin.quotas import put_quota, quotas_by_group
+from broker.command_error import UsageError
 from broker.quotas.quota import EACH, ENTITY_TYPES, Entity, Quota, QuotaError, parse_entity
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -16,12 +16,12 @@ from broker.cli.backup.restored_data import RestoredReplica, require_empty, rest
 from broker.cli.backup.snapshot_choice import check_whole, find_snapshots, newest_of_each_group
 from broker.cli.local_cluster.port_layout import NODES_MAX, Ports, plan_cluster
 from broker.cli.local_cluster.port_options import port_options
-from broker.cli.terminal.command_error import UsageError
 from broker.cli.terminal.numbers import WholeRange
 from broker.cli.terminal.options import DIRECTORY, PATH, data_hint, json_option
 from broker.cli.terminal.output import Output, print_table
 from broker.cli.terminal.program import Command
 from broker.cli.terminal.progress import Progress
+from broker.command_error import UsageError
 from broker.config.config_file import read_config
 from broker.config.node_config import GROUP_NAME, NodeConfig
 from broker.config.setting_checks import ConfigError

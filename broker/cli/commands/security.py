@@ -15,8 +15,6 @@ from typing import Any, TypeVar
 import click
 
 from broker.cli.commands.security_files import init, revoke, status
-from broker.cli.terminal.command_error import CommandError, UsageError
-from broker.cli.terminal.exit_codes import EXIT_FAILED
 from broker.cli.terminal.name_arguments import checked
 from broker.cli.terminal.numbers import WholeRange
 from broker.cli.terminal.options import (
@@ -39,6 +37,8 @@ from broker.cluster_admin.accounts import (
     reseal_accounts,
 )
 from broker.cluster_admin.admin_client import AdminClient, run_admin, run_on_leaders, when_led
+from broker.command_error import CommandError, UsageError
+from broker.exit_codes import EXIT_FAILED
 from broker.security.accounts import AccountError, check_access_key
 from broker.security.credentials import Credentials, CredentialsError, security_from
 from broker.security.permissions import PermissionTextError, parse_permission, parse_permissions

@@ -9,8 +9,6 @@ from datetime import UTC, datetime
 
 import click
 
-from broker.cli.terminal.command_error import CommandError, UsageError
-from broker.cli.terminal.exit_codes import EXIT_FAILED
 from broker.cli.terminal.name_arguments import host_name
 from broker.cli.terminal.numbers import WholeRange
 from broker.cli.terminal.options import (
@@ -23,10 +21,12 @@ from broker.cli.terminal.output import Output, print_table
 from broker.cli.terminal.program import Command
 from broker.cluster_admin.admin_client import run_admin
 from broker.cluster_admin.cluster_view import view_groups
+from broker.command_error import CommandError, UsageError
 from broker.config.config_file import read_exposed_config
 from broker.config.node_config import GROUP_NAME, NODE_NAME
 from broker.config.security_config import SecurityFiles
 from broker.config.setting_checks import ConfigError
+from broker.exit_codes import EXIT_FAILED
 from dledger.wire.peer_identity import PeerIdentity
 from store.quoting import quoted
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import click
 
-from broker.cli.terminal.command_error import CommandError
 from broker.cli.terminal.options import DIRECTORY, cluster_options
 from broker.cli.terminal.output import Output, print_table
 from broker.cli.terminal.program import Command
@@ -23,6 +22,7 @@ from broker.cluster_admin.admin_client import run_admin, run_to_its_end
 from broker.cluster_admin.cluster_view import NodeView, view_groups
 from broker.cluster_admin.snapshot_fetch import NotHereError, fetch_snapshot
 from broker.cluster_admin.snapshot_requests import snapshot_requests
+from broker.command_error import CommandError
 
 EXAMPLES = """\
   dledger snapshot --out /backup/today

@@ -8,15 +8,15 @@ import time
 import click
 
 from broker.cli.commands.health import are_healthy
-from broker.cli.terminal.command_error import CommandError
-from broker.cli.terminal.exit_codes import EXIT_FAILED
 from broker.cli.terminal.numbers import seconds
 from broker.cli.terminal.options import cluster_options
 from broker.cli.terminal.output import Output, print_table
 from broker.cli.terminal.program import Command
 from broker.cluster_admin.admin_client import run_admin
 from broker.cluster_admin.cluster_view import DOWN, GroupView, view_groups
+from broker.command_error import CommandError
 from broker.config.security_config import EXPOSED
+from broker.exit_codes import EXIT_FAILED
 
 EXAMPLES = """\
   dledger status

@@ -10,7 +10,6 @@ import click
 
 from broker.cli.commands.name_completion import topics
 from broker.cli.commands.topic_move import move
-from broker.cli.terminal.command_error import UsageError
 from broker.cli.terminal.name_arguments import server_address, topic_name
 from broker.cli.terminal.numbers import WholeRange
 from broker.cli.terminal.options import (
@@ -44,6 +43,7 @@ from broker.cluster_admin.topics import (
     topic_names,
     view_queues,
 )
+from broker.command_error import UsageError
 from broker.limits import STATE
 from broker.topics_and_groups import MESSAGE_TYPE, MESSAGE_TYPES, RETENTION_MS
 

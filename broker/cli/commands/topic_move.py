@@ -9,7 +9,6 @@ from functools import partial
 
 import click
 
-from broker.cli.terminal.command_error import CommandError
 from broker.cli.terminal.name_arguments import topic_name
 from broker.cli.terminal.numbers import seconds
 from broker.cli.terminal.options import (
@@ -23,6 +22,7 @@ from broker.cli.terminal.program import Command
 from broker.cli.terminal.progress import waiting
 from broker.cluster_admin.admin_client import run_on_leaders
 from broker.cluster_admin.topic_move import Place, Remaining, TopicMove, Waiting
+from broker.command_error import CommandError
 
 SETTLE_SECONDS = 35.0
 """Pace: clients of RocketMQ ask for routes every 30 s. Until then they do not know the target, and

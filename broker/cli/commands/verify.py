@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from broker.cli.terminal.command_error import UsageError
 from broker.cli.terminal.options import DIRECTORY, json_option
 from broker.cli.terminal.output import Output
 from broker.cli.terminal.program import Command
 from broker.cli.terminal.progress import Progress
+from broker.command_error import UsageError
 from store.errors import DataFormatError, DataLockedError, StoreError
 from store.io.os_filesystem import OsFileSystem
 from store.verify import Verification, log_size, verify_replicas

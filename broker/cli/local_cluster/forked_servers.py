@@ -22,10 +22,10 @@ from collections.abc import Iterable, Sequence
 from typing import BinaryIO, NoReturn
 
 from broker.cli.local_cluster.managed_processes import DLEDGER, Child, execute
-from broker.cli.terminal.exit_codes import EXIT_FAILED
 from broker.cli.terminal.program import CommandLine
 from broker.cli.terminal.signals import TERMINATION_SIGNALS, handled_signals
 from broker.config.variables import server_variables
+from broker.exit_codes import EXIT_FAILED
 
 TASKS = "/proc/self/task"
 FIRST_FREE_FD = 3

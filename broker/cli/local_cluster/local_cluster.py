@@ -34,8 +34,8 @@ from broker.cli.local_cluster.port_layout import (
     plan_cluster,
     why_taken,
 )
-from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.options import data_hint
+from broker.command_error import CommandError, UsageError
 from broker.config.config_file import read_config
 from broker.config.config_text import node_toml
 from broker.config.node_config import NodeConfig

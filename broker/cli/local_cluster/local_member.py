@@ -17,7 +17,7 @@ from broker.cli.local_cluster.local_cluster import (
 )
 from broker.cli.local_cluster.managed_processes import end_processes
 from broker.cli.local_cluster.port_layout import plan_member
-from broker.cli.terminal.command_error import CommandError, UsageError
+from broker.command_error import CommandError, UsageError
 from broker.config.node_addresses import Member
 from broker.config.node_config import NodeConfig
 from broker.config.setting_checks import ConfigError

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from broker.cli.local_cluster.atomic_file import open_nonblocking, write_atomically
-from broker.cli.terminal.command_error import CommandError
 from broker.cli.terminal.signals import signals_blocked
+from broker.command_error import CommandError
 from broker.config.variables import server_variables
 from broker.system.bounded_file_read import read_bounded
 

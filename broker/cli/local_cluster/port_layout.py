@@ -11,8 +11,8 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.numbers import PORT_MAX
+from broker.command_error import CommandError, UsageError
 from broker.config.node_addresses import Member
 from broker.config.node_config import NodeConfig
 from dledger.wire.endpoint import Endpoint

@@ -9,9 +9,9 @@ from typing import TypeVar
 
 from broker.cli.local_cluster.local_cluster import LocalCluster, LocalNode
 from broker.cli.local_cluster.managed_processes import ManagedProcess
-from broker.cli.terminal.command_error import CommandError
 from broker.cluster_admin.admin_client import AdminClient, run_admin
 from broker.cluster_admin.cluster_view import GroupView, view_groups, view_node
+from broker.command_error import CommandError
 from broker.config.node_config import NodeConfig
 from dledger.raft.quorum import majority
 

@@ -13,7 +13,7 @@ from broker.cli.local_cluster.managed_processes import end_processes
 from broker.cli.local_cluster.port_layout import Ports
 from broker.cli.local_cluster.readiness import wait_until_serving
 from broker.cli.local_cluster.secured_cluster import secure
-from broker.cli.terminal.command_error import UsageError
+from broker.command_error import UsageError
 
 
 @contextmanager

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from broker.cli.mirror.origin import Origin, copied_properties
-from broker.cli.terminal.command_error import CommandError
 from broker.client.config import ProducerConfig
 from broker.client.errors import ClientError, IllegalMessageError
 from broker.client.message import Message, MessageQueue, SendResult
@@ -28,6 +27,7 @@ from broker.cluster_admin.admin_client import AdminClient, NoLeaderError, when_l
 from broker.cluster_admin.offset_resets import EARLIEST, LATEST, offset_at
 from broker.cluster_admin.peeking import Peek, Window
 from broker.cluster_admin.topics import QueueView, view_queues
+from broker.command_error import CommandError
 from broker.remoting.protocol.errors import CallError
 
 log = logging.getLogger("dledger.mirror")

@@ -1,1 +1,1 @@
-"""Code that all commands share: arguments, streams, signals, progress and errors."""
+"""Code that all commands share: arguments, streams, signals and progress."""

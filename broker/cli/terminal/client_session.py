@@ -11,9 +11,9 @@ from typing import Any
 
 import uvloop
 
-from broker.cli.terminal.command_error import WHERE_A_NAMESERVER_IS, CommandError, UsageError
-from broker.cli.terminal.exit_codes import EXIT_TERMINATED
 from broker.client.errors import ClientError, NameServersUnreachableError
+from broker.command_error import WHERE_A_NAMESERVER_IS, CommandError, UsageError
+from broker.exit_codes import EXIT_TERMINATED
 from broker.remoting.protocol.errors import CallError
 from broker.security.credentials import CredentialsError
 from broker.system.malloc_tuning import keep_freed_memory

@@ -6,7 +6,7 @@ import asyncio
 import os
 import stat
 
-from broker.cli.terminal.command_error import CommandError
+from broker.command_error import CommandError
 
 CHUNK_BYTES = 256 * 1024
 

@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from broker.cli.terminal.command_error import CommandError
 from broker.cli.terminal.name_arguments import name_servers
 from broker.cli.terminal.output import Output
+from broker.command_error import CommandError
 
 F = TypeVar("F", bound=Callable[..., Any])
 

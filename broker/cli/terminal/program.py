@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import click
 
-from broker.cli.terminal.command_error import CommandError
-from broker.cli.terminal.exit_codes import EXIT_FAILED, EXIT_USAGE
 from broker.cli.terminal.standard_streams import drop_output
+from broker.command_error import CommandError
+from broker.exit_codes import EXIT_FAILED, EXIT_USAGE
 
 COMPLETION = "_DLEDGER_COMPLETE"
 """click's variable for requests of shell completion."""

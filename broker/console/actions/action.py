@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple, TypeAlias
 
-from broker.cli.terminal.command_error import UsageError
+from broker.command_error import UsageError
 from broker.console.visits.visit import Visit
 from store.quoting import quoted
 from store.text_numbers import whole_number
@@ -48,7 +48,7 @@ class Preview:
 
 
 class Action(ABC):
-    """One change. Its parts raise :class:`~broker.cli.terminal.command_error.CommandError`."""
+    """One change. Its parts raise :class:`~broker.command_error.CommandError`."""
 
     name: ClassVar[str]
     title: ClassVar[str]

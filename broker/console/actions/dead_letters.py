@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 
-from broker.cli.terminal.command_error import UsageError
 from broker.cli.terminal.name_arguments import group_name, topic_name
 from broker.client.message import PROPERTY_RETRY_TOPIC
 from broker.client.received_message import ReceivedMessage
@@ -13,6 +12,7 @@ from broker.cluster_admin.dead_letters import dead_letters, send_again
 from broker.cluster_admin.message_lookup import MESSAGE_ID
 from broker.cluster_admin.peeking import Window
 from broker.cluster_admin.topics import delete_topic, view_queues
+from broker.command_error import UsageError
 from broker.console.actions.action import Action, Field, Preview, Values, checked, whole
 from broker.console.visits.templating import plural, size
 from broker.console.visits.visit import Visit

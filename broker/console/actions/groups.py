@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker.cli.terminal.command_error import UsageError
 from broker.cli.terminal.name_arguments import group_name, topic_name
 from broker.cli.terminal.time_arguments import place_in_time
 from broker.cluster_admin.admin_client import when_led
@@ -17,6 +16,7 @@ from broker.cluster_admin.consumer_groups import (
     put_group,
 )
 from broker.cluster_admin.offset_resets import foresee_offsets, reset_offsets
+from broker.command_error import UsageError
 from broker.console.actions.action import (
     Action,
     Field,

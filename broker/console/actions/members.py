@@ -6,9 +6,9 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from broker.cli.terminal.command_error import UsageError
 from broker.cli.terminal.name_arguments import server_address
 from broker.cluster_admin.member_changes import GroupMembers
+from broker.command_error import UsageError
 from broker.config.node_config import NODE_NAME
 from broker.console.actions.action import Action, Field, Preview, Values, checked
 from broker.console.visits.visit import Visit

@@ -7,10 +7,10 @@ import binascii
 import shlex
 from collections.abc import Sequence
 
-from broker.cli.terminal.command_error import UsageError
 from broker.cli.terminal.name_arguments import topic_name
 from broker.cli.terminal.time_arguments import future_ms
 from broker.client.message import PROPERTY_DELIVER_AT, Message
+from broker.command_error import UsageError
 from broker.console.actions.action import (
     Action,
     Field,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker.cli.terminal.command_error import UsageError
 from broker.cli.terminal.numbers import byte_size
 from broker.cluster_admin.admin_client import when_led
 from broker.cluster_admin.quotas import put_quota, quotas_by_group
 from broker.cluster_admin.settings import leaders_by_group
+from broker.command_error import UsageError
 from broker.console.actions.action import (
     Action,
     Field,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from broker.cli.terminal.command_error import UsageError
 from broker.cli.terminal.name_arguments import topic_name
 from broker.cli.terminal.options import DEFAULT_CLUSTER
 from broker.cli.terminal.time_arguments import length_ms, length_text
@@ -22,6 +21,7 @@ from broker.cluster_admin.topics import (
     topic_configs,
     view_queues,
 )
+from broker.command_error import UsageError
 from broker.console.actions.action import (
     Action,
     Field,

@@ -63,7 +63,7 @@ async def groups(visit: Visit) -> Page:
 
 
 async def group(visit: Visit, name: str) -> Page:
-    """The page of one group. Raises :class:`~broker.cli.terminal.command_error.CommandError` for an
+    """The page of one group. Raises :class:`~broker.command_error.CommandError` for an
     unknown one."""
     found = await when_led(lambda: find_group(visit.admin, name))
     configs = await group_configs(visit.admin, name)

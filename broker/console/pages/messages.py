@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.name_arguments import topic_name
 from broker.cli.terminal.time_arguments import timestamp_ms
 from broker.client.errors import UndecodableBodyError
@@ -26,6 +25,7 @@ from broker.cluster_admin.message_lookup import (
     trace_events,
 )
 from broker.cluster_admin.peeking import Peek, Window
+from broker.command_error import CommandError, UsageError
 from broker.console.actions.action import checked, one_of, whole
 from broker.console.visits.visit import Page, Visit
 from broker.limits import CONSOLE, STATE

@@ -12,7 +12,7 @@ from broker.quotas.quota import EACH, Entity, Quota
 
 
 async def quotas(visit: Visit) -> Page:
-    """Raises :class:`~broker.cli.terminal.command_error.CommandError`."""
+    """Raises :class:`~broker.command_error.CommandError`."""
     found = await when_led(lambda: quotas_by_group(visit.admin, None))
     document = await visit.view.nodes()
     nodes = document["nodes"]

@@ -64,7 +64,7 @@ async def topics(visit: Visit) -> Page:
 
 
 async def topic(visit: Visit, name: str) -> Page:
-    """The page of one topic. Raises :class:`~broker.cli.terminal.command_error.CommandError` for an
+    """The page of one topic. Raises :class:`~broker.command_error.CommandError` for an
     unknown one."""
     queues = await when_led(lambda: view_queues(visit.admin, name))
     masters = (await visit.admin.route(name)).masters

@@ -7,8 +7,8 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 from itertools import count
 
-from broker.cli.terminal.command_error import CommandError
 from broker.client.errors import ClientError
+from broker.command_error import CommandError
 from broker.limits import CONSOLE
 from broker.remoting.protocol.errors import CallError
 from dledger.errors import ProposeError
@@ -60,7 +60,7 @@ class Jobs:
 
     async def begin(self, title: str, owner: str, work: Coroutine[None, None, str]) -> Job:
         """Starts a change; returns once it is done, or after a moment. Raises
-        :class:`~broker.cli.terminal.command_error.CommandError` if too many are in progress."""
+        :class:`~broker.command_error.CommandError` if too many are in progress."""
         done = [number for number, each in self._jobs.items() if each.done]
         for number in done[: max(len(self._jobs) + 1 - CONSOLE.changes_max, 0)]:
             del self._jobs[number]

@@ -20,8 +20,8 @@ from broker.cli.command_line import dledger, run_command
 from broker.cli.commands import node
 from broker.cli.local_cluster import managed_processes
 from broker.cli.terminal import foreground
-from broker.cli.terminal.command_error import CommandError
 from broker.cli.terminal.options import DIRECTORY
+from broker.command_error import CommandError
 from tests.support.command_leaves import Leaf, leaves_of
 from tests.support.odd_files import make_odd_file
 from tests.support.search_effort import sample

@@ -8,7 +8,6 @@ import warnings
 
 import pytest
 
-from broker.cli.terminal.command_error import CommandError
 from broker.cluster_admin.admin_client import (
     ANSWER_SECONDS,
     ASK_AGAIN_SECONDS,
@@ -22,6 +21,7 @@ from broker.cluster_admin.admin_client import (
 )
 from broker.cluster_admin.cluster_view import VIEW_SECONDS, view_node
 from broker.cluster_admin.message_lookup import find_by_id
+from broker.command_error import CommandError
 from broker.remoting.client import RemotingClient
 from broker.remoting.connection import Connection
 from broker.remoting.protocol.codes import MISSING, RequestCode, ResponseCode

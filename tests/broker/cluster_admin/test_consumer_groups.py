@@ -9,9 +9,9 @@ from typing import Any
 import orjson
 import pytest
 
-from broker.cli.terminal.command_error import CommandError
 from broker.cluster_admin.admin_client import AdminClient
 from broker.cluster_admin.consumer_groups import create_group
+from broker.command_error import CommandError
 from broker.console.actions.groups import CreateGroup
 from broker.remoting.protocol.codes import RequestCode
 from broker.remoting.protocol.frame import Frame

@@ -8,9 +8,9 @@ from typing import Any
 import orjson
 import pytest
 
-from broker.cli.terminal.command_error import CommandError
 from broker.cluster_admin.admin_client import AdminClient, NoTopicError, RefusedError, TopicRoute
 from broker.cluster_admin.topic_move import TopicMove, Waiting
+from broker.command_error import CommandError
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.frame import Frame
 

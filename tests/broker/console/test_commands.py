@@ -10,7 +10,7 @@ import click
 import pytest
 
 from broker.cli.command_line import load_command
-from broker.cli.terminal.command_error import UsageError
+from broker.command_error import UsageError
 from broker.console.actions.action import Values
 from broker.console.actions.members import Remove
 from broker.console.site import ACTIONS

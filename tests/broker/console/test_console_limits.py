@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cluster_admin.peeking import Window
+from broker.command_error import CommandError, UsageError
 from broker.console.actions import dead_letters
 from broker.console.actions.dead_letters import ResendDeadLetters
 from broker.console.pages import charts, messages

@@ -10,7 +10,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from broker.cli.terminal.command_error import CommandError
+from broker.command_error import CommandError
 from broker.console import site as site_module
 from broker.console.visits import jobs
 from broker.console.visits.visit import Page, Visit

@@ -16,7 +16,7 @@ import pytest
 from broker.cli.backup.backup_index import BackupIndex, backup_name
 from broker.cli.backup.backup_store import BackupStore
 from broker.cli.command_line import run_command
-from broker.cli.terminal.command_error import CommandError, UsageError
+from broker.command_error import CommandError, UsageError
 from store.errors import DamagedError
 from tests.store.replica_directories import write_replicas
 

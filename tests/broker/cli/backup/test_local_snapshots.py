@@ -16,9 +16,9 @@ import pytest
 from broker.admin.group_health import LEADER
 from broker.cli.backup import local_snapshots as module
 from broker.cli.backup.local_snapshots import LAG_ENTRIES_MAX, _node_here, local_snapshots
-from broker.cli.terminal.command_error import CommandError
 from broker.cluster_admin.cluster_view import DOWN, GroupView, NodeView
 from broker.cluster_admin.snapshot_fetch import NotHereError
+from broker.command_error import CommandError
 
 ELSEWHERE = "192.0.2.1:8080"
 HERE = "127.0.0.1:8080"

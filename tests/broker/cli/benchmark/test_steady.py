@@ -12,7 +12,7 @@ from broker.bench.jobs import LoadShape, ProduceJob, SteadyJob
 from broker.bench.results import Round, SteadyRound
 from broker.cli.benchmark.measured import Measured, Request
 from broker.cli.benchmark.steady import PEAK_ROUNDS_MAX, PEAK_SECONDS_MAX, measure_steady
-from broker.cli.terminal.command_error import CommandError
+from broker.command_error import CommandError
 
 
 class Client:

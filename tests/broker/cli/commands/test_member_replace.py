@@ -12,8 +12,8 @@ import pytest
 
 from broker.cli.command_line import run_command
 from broker.cli.commands import member
-from broker.cli.terminal.command_error import CommandError
 from broker.cluster_admin.admin_client import AdminClient, UnreachableError
+from broker.command_error import CommandError
 from broker.console.actions.members import Replace
 from broker.remoting.protocol.codes import RequestCode
 from broker.remoting.protocol.frame import Frame

@@ -23,7 +23,7 @@ from broker.cli.local_cluster.port_layout import (
     plan_cluster,
     plan_member,
 )
-from broker.cli.terminal.command_error import CommandError, UsageError
+from broker.command_error import CommandError, UsageError
 from broker.config.config_file import read_config
 from broker.config.node_addresses import Member
 from dledger.wire.endpoint import Endpoint

@@ -21,7 +21,7 @@ from broker.cli.local_cluster.managed_processes import (
     end_processes,
     execute,
 )
-from broker.cli.terminal.command_error import CommandError
+from broker.command_error import CommandError
 from tests.support.odd_files import make_odd_file
 
 pytestmark = pytest.mark.processes

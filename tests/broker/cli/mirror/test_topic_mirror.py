@@ -16,11 +16,11 @@ from broker.cli.mirror.topic_mirror import (
     SETTLED_SECONDS,
     TopicMirror,
 )
-from broker.cli.terminal.command_error import CommandError
 from broker.client.client_identity import ClientIdentity
 from broker.client.producer.producer import Producer
 from broker.cluster_admin.admin_client import LEADER_SECONDS, AdminClient
 from broker.cluster_admin.peeking import HOLD_MS
+from broker.command_error import CommandError
 from broker.remoting.client import RemotingClient
 from broker.remoting.connection import Connection
 from broker.remoting.protocol.codes import RequestCode, ResponseCode

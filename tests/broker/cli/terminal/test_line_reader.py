@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli.terminal.command_error import CommandError
 from broker.cli.terminal.line_reader import CHUNK_BYTES, LineReader
+from broker.command_error import CommandError
 
 
 async def read_all(reader: LineReader) -> list[bytes]:

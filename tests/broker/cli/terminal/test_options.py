@@ -13,10 +13,10 @@ import click
 import pytest
 
 from broker.cli.command_line import run_command
-from broker.cli.terminal.command_error import CommandError
 from broker.cli.terminal.options import ask_first, json_option, namesrv_option
 from broker.cli.terminal.output import Output
 from broker.cli.terminal.program import Command, run_program
+from broker.command_error import CommandError
 
 CLUSTERS = """
 [one]

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import click
 
-from broker.cli.terminal.exit_codes import EXIT_FAILED, EXIT_USAGE
+from broker.exit_codes import EXIT_FAILED, EXIT_USAGE
 
 WHERE_A_NAMESERVER_IS = (
     "start a cluster with `dledger up`, or give a NameServer with --namesrv HOST:PORT, "
