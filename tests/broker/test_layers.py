@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cache
+from itertools import takewhile
 from pathlib import PurePosixPath
 
 import pytest
 
-from tests.support.imports import circles, imports_of
+from tests.support.imports import ROOT, circles, imports_of
 
+PAGE = ROOT / "docs" / "ARCHITECTURE.md"
 FACE = "broker/client/__init__.py"
 """What programs import of the library: a room above the folders that it is made of."""
 
@@ -151,7 +154,7 @@ ROOMS: dict[str, frozenset[str]] = {
     }.items()
 }
 """Of each room, from the lowest to the highest, the rooms that it may know. A room is a folder of
-``broker/``, or a file beside the folders."""
+``broker/`` without the folders in it, or a file beside the folders."""
 
 SERVERS = (
     "broker/server/broker_server.py",
@@ -193,6 +196,13 @@ def test_the_table_has_every_room_and_points_down_alone() -> None:
         assert known <= lower, f"{room} knows {known - lower}, which do not lie below it"
         lower.add(room)
     assert {room_of(file) for file, imported in imports_of("broker").items() if imported} <= lower
+
+
+def test_the_page_of_the_architecture_has_the_rooms_in_this_order() -> None:
+    _, _, table = PAGE.read_text(encoding="utf-8").partition("\n| Room | Does |\n| --- | --- |\n")
+    rows = takewhile(lambda line: line.startswith("| "), table.splitlines())
+    cells = [row.split(" | ")[0] for row in rows]
+    assert re.findall(r"`([^`]+?)(?:/|\.py)`", "\n".join(cells)) == list(ROOMS)
 
 
 def test_no_files_import_each_other_in_a_circle() -> None:
