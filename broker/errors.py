@@ -32,6 +32,13 @@ class BodyTooLargeError(IllegalMessageError):
         super().__init__(f"the body has {size} bytes, at most {size_max} are allowed")
 
 
+class LongTopicNameError(IllegalMessageError):
+    """No record can hold the name of the message's topic."""
+
+    def __init__(self, size: int, size_max: int) -> None:
+        super().__init__(f"the topic name has {size} characters, at most {size_max} are allowed")
+
+
 class MessageTypeError(IllegalMessageError):
     """The topic does not take messages of this type."""
 

@@ -77,6 +77,14 @@ class NameRefusedError(RefusedError):
     """The name is not allowed for a topic or group."""
 
 
+class IllegalTopicNameError(NameRefusedError):
+    """No topic may have the name."""
+
+
+class IllegalGroupNameError(NameRefusedError):
+    """No group may have the name."""
+
+
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
     """One topic. ``perm`` is a sum of the ``PERM`` bits."""
@@ -212,24 +220,22 @@ def dead_letter_topic(group: str) -> str:
 
 
 def check_topic_name(name: str) -> None:
-    """Raises :class:`NameRefusedError` unless a topic may have that name."""
-    _check_name("topic", name, TOPIC_SIZE_MAX)
+    """Raises :class:`IllegalTopicNameError` unless a topic may have that name."""
+    _check_name("topic", name, TOPIC_SIZE_MAX, IllegalTopicNameError)
 
 
 def check_group_name(name: str) -> None:
-    """Raises :class:`NameRefusedError` unless a group may have that name."""
-    _check_name("group", name, GROUP_SIZE_MAX)
+    """Raises :class:`IllegalGroupNameError` unless a group may have that name."""
+    _check_name("group", name, GROUP_SIZE_MAX, IllegalGroupNameError)
 
 
-def _check_name(kind: str, name: str, size_max: int) -> None:
+def _check_name(kind: str, name: str, size_max: int, error: type[NameRefusedError]) -> None:
     if not name:
-        raise NameRefusedError(f"the {kind} has no name")
+        raise error(f"the {kind} has no name")
     if len(name) > size_max:
-        raise NameRefusedError(
-            f"the {kind} name has {len(name)} characters, at most {size_max} are allowed"
-        )
+        raise error(f"the {kind} name has {len(name)} characters, at most {size_max} are allowed")
     if not _NAME.fullmatch(name):
-        raise NameRefusedError(
+        raise error(
             f"the {kind} name {quoted(name)} may only have letters, digits and the characters "
             "% | _ -"
         )

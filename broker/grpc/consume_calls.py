@@ -194,12 +194,8 @@ def member_access(
 
 
 def checked_group(group: Resource, topic: Resource) -> str:
-    """The name of the group. Raises :class:`~broker.grpc.statuses.BadCallError`, and
-    :class:`~broker.topics_and_groups.NameRefusedError` for names that are not allowed."""
-    if not name_of(topic):
-        raise BadCallError(Code.ILLEGAL_TOPIC, "no topic is named")
-    if not name_of(group):
-        raise BadCallError(Code.ILLEGAL_CONSUMER_GROUP, "no group is named")
+    """The name of the group. Raises :class:`~broker.topics_and_groups.NameRefusedError` for names
+    that are missing or not allowed."""
     check_topic_name(name_of(topic))
     check_group_name(name_of(group))
     return name_of(group)

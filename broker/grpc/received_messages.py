@@ -99,8 +99,6 @@ def received_message(message: Message, now_ms: int, body_size_max: int) -> Recei
     message. Ingest checks the message type of the topic and the size."""
     system = message.system_properties
     topic = name_of(message.topic)
-    if not topic:
-        raise BadCallError(Code.ILLEGAL_TOPIC, "the message has no topic")
     kind = _checked_type(system)
     body = _body(message, body_size_max)
     properties = _user_properties(message)

@@ -13,7 +13,6 @@ from broker.grpc.protocol.definition_pb2 import (
     AddressScheme,
     Assignment,
     Broker,
-    Code,
     Endpoints,
     MessageQueue,
     MessageType,
@@ -27,7 +26,7 @@ from broker.grpc.protocol.service_pb2 import (
     QueryRouteResponse,
 )
 from broker.grpc.routes import Routes, TopicRoute
-from broker.grpc.statuses import OK, BadCallError
+from broker.grpc.statuses import OK
 from broker.limits import STATE
 from broker.topics_and_groups import TopicConfig, check_group_name
 from dledger.wire.endpoint import Endpoint
@@ -66,8 +65,6 @@ class RouteCalls:
 
     async def assignment(self, call: Call, request: QueryAssignmentRequest) -> Sequence[AnyMessage]:
         """All broker groups for each consumer: POP shares out the messages."""
-        if not name_of(request.group):
-            raise BadCallError(Code.ILLEGAL_CONSUMER_GROUP, "no group is named")
         check_group_name(name_of(request.group))
         assignments = [
             Assignment(message_queue=_queue(route, request.topic, ANY_QUEUE, Permission.READ))
@@ -79,8 +76,6 @@ class RouteCalls:
     async def _find(
         self, call: Call, topic: Resource, *, lasting: bool = False
     ) -> list[TopicRoute]:
-        if not name_of(topic):
-            raise BadCallError(Code.ILLEGAL_TOPIC, "no topic is named")
         routes = await self._routes.find(name_of(topic), lasting=lasting)
         language = call.metadata.get("x-mq-language")
         if language not in DIALS_ONE and not (call.tls and language in CHECKS_ONE):

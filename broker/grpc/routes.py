@@ -63,7 +63,7 @@ class Routes:
         are gone.
 
         Raises :class:`~broker.errors.UnknownTopicError` and
-        :class:`~broker.topics_and_groups.NameRefusedError`.
+        :class:`~broker.topics_and_groups.IllegalTopicNameError`.
         """
         check_topic_name(name)
         context = self._context

@@ -21,7 +21,7 @@ from broker.grpc.protocol.definition_pb2 import (
 from broker.grpc.statuses import BadCallError
 from broker.limits import CLIENTS, GRPC
 from broker.security.authorize import Access, consume, consume_as
-from broker.topics_and_groups import GroupConfig
+from broker.topics_and_groups import GroupConfig, check_group_name, check_topic_name
 from store.message.scheduled_topics import DELAYS_MS
 
 PRODUCERS = {ClientType.PRODUCER}
@@ -73,7 +73,8 @@ def settings_access(settings: Settings) -> Iterable[Access]:
 
 
 def check_settings(given: Settings) -> None:
-    """Raises :class:`~broker.grpc.statuses.BadCallError` for invalid settings."""
+    """Raises :class:`~broker.grpc.statuses.BadCallError` for invalid settings, and
+    :class:`~broker.topics_and_groups.NameRefusedError` for a name that is not allowed."""
     if given.client_type not in PRODUCERS | CONSUMERS:
         known = given.client_type in ClientType.values()
         kind = ClientType.Name(given.client_type) if known else given.client_type
@@ -86,12 +87,9 @@ def check_settings(given: Settings) -> None:
     if len(topics) > CLIENTS.subscriptions_max:
         raise BadCallError(Code.BAD_REQUEST, f"the settings have {len(topics)} topics")
     for topic in topics:
-        if not 0 < len(name_of(topic)) <= CLIENTS.name_size_max:
-            raise BadCallError(
-                Code.ILLEGAL_TOPIC, "a topic of the settings has no name, or a long one"
-            )
-    if not publishes and not name_of(given.subscription.group):
-        raise BadCallError(Code.ILLEGAL_CONSUMER_GROUP, "the settings name no group")
+        check_topic_name(name_of(topic))
+    if not publishes:
+        check_group_name(name_of(given.subscription.group))
 
 
 def consumes_in_order(context: BrokerContext, topics: list[str]) -> bool:

@@ -11,6 +11,7 @@ from broker.errors import (
     ForbiddenError,
     IllegalMessageError,
     InvisibleTimeError,
+    LongTopicNameError,
     MessageTypeError,
     NothingToRecallError,
     QuotaExceededError,
@@ -25,7 +26,7 @@ from broker.errors import (
 )
 from broker.filter.subscription import ExpressionError
 from broker.grpc.protocol.definition_pb2 import Code, Status
-from broker.topics_and_groups import NameRefusedError
+from broker.topics_and_groups import IllegalGroupNameError, IllegalTopicNameError
 from dledger.errors import BusyError, OutcomeUnknownError, ProposeError
 from store.errors import EntryTooLargeError, StoreError
 from store.quoting import shortened
@@ -60,9 +61,11 @@ _CODES: tuple[tuple[type[Exception], Code], ...] = (
     (BodyTooLargeError, Code.MESSAGE_BODY_TOO_LARGE),
     (EntryTooLargeError, Code.PAYLOAD_TOO_LARGE),
     (MessageTypeError, Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE),
+    (LongTopicNameError, Code.ILLEGAL_TOPIC),
     (IllegalMessageError, Code.BAD_REQUEST),
     (InvisibleTimeError, Code.ILLEGAL_INVISIBLE_TIME),
-    (NameRefusedError, Code.ILLEGAL_TOPIC),
+    (IllegalTopicNameError, Code.ILLEGAL_TOPIC),
+    (IllegalGroupNameError, Code.ILLEGAL_CONSUMER_GROUP),
     (UnknownTopicError, Code.TOPIC_NOT_FOUND),
     (UnknownGroupError, Code.CONSUMER_GROUP_NOT_FOUND),
     (UnknownQueueError, Code.NOT_FOUND),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from broker.errors import ForbiddenError, IllegalMessageError, unknown_topic
+from broker.errors import ForbiddenError, LongTopicNameError, unknown_topic
 from broker.group_commit.batcher import Batcher
 from broker.ingest.state_quota import (
     check_auto_created_topic_quota,
@@ -51,14 +51,13 @@ class AutoCreator:
     def create_topic(self, name: str, default_topic: str, default_queues: int) -> TopicConfig:
         """Creates a topic on the first message to it (section 10.1).
 
-        Raises :class:`~broker.topics_and_groups.NameRefusedError` for a bad name,
+        Raises :class:`~broker.topics_and_groups.IllegalTopicNameError` or
+        :class:`~broker.errors.LongTopicNameError` for a bad name,
         :class:`~broker.errors.UnknownTopicError` if topics are not created by messages, or too many
         already are, and :class:`~broker.errors.ForbiddenError` for a system topic.
         """
         if len(name) > TOPIC_SIZE_MAX:
-            raise IllegalMessageError(
-                f"the topic name has {len(name)} characters, at most {TOPIC_SIZE_MAX} are allowed"
-            )
+            raise LongTopicNameError(len(name), TOPIC_SIZE_MAX)
         check_topic_name(name)
         if name in UNSENDABLE_TOPICS:
             raise ForbiddenError(f"Sending message to topic[{name}] is forbidden.")
@@ -82,7 +81,7 @@ class AutoCreator:
     def ensure_group(self, group: str) -> None:
         """Creates a missing group and its retry topic; only a leader does so.
 
-        Raises :class:`~broker.topics_and_groups.NameRefusedError` for a bad name, and
+        Raises :class:`~broker.topics_and_groups.IllegalGroupNameError` for a bad name, and
         :class:`~broker.errors.UnknownGroupError` or :class:`~broker.errors.QuotaExceededError`
         if there are too many groups or topics.
         """

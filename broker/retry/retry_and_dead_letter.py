@@ -24,7 +24,7 @@ from broker.topics_and_groups import (
     RETRY_PREFIX,
     TOPIC_SIZE_MAX,
     GroupConfig,
-    NameRefusedError,
+    IllegalTopicNameError,
     TopicConfig,
     dead_letter_topic,
     retry_topic,
@@ -117,12 +117,12 @@ def missing_retry_topics(
     """The commands that create a missing retry or dead letter topic.
 
     Raises :class:`~broker.errors.ForbiddenError` if the topic is not writable, and
-    :class:`~broker.topics_and_groups.NameRefusedError` if the name is not allowed.
+    :class:`~broker.topics_and_groups.IllegalTopicNameError` if the name is not allowed.
     """
     found = topic_of(topic)
     if found is None:
         if len(topic) > TOPIC_SIZE_MAX:
-            raise NameRefusedError(
+            raise IllegalTopicNameError(
                 f"the topic name {topic} has {len(topic)} characters, "
                 f"at most {TOPIC_SIZE_MAX} are allowed"
             )
