@@ -36,6 +36,8 @@ class ClientError(Exception):
     """Base of the client's errors."""
 
     retriable: ClassVar[bool] = False
+    perhaps_stored = False
+    """Whether messages may be stored all the same: the outcome of a try is unknown."""
 
 
 class TopicNotFoundError(ClientError):
@@ -84,8 +86,6 @@ class RefusedError(ClientError):
         self.address = address
         self.code = code
         self.remark = remark
-        self.perhaps_stored = False
-        """Whether the server says that the outcome is unknown."""
         super().__init__(f"{address} refused: {refusal_words(code, remark)}")
 
 
@@ -176,11 +176,13 @@ def perhaps_stored(failure: Failure) -> bool:
 
 
 def outcome_unknown(failure: Failure) -> bool:
-    """Whether a request with this error may have been carried out.
+    """Whether a request with this error, or an earlier try of it, may have been carried out.
 
     A broker that loses its leadership answers 14 for messages that the next leader may still have.
     Apache's brokers answer 1 if the quorum was late.
     """
+    if isinstance(failure, ClientError) and failure.perhaps_stored:
+        return True
     if isinstance(failure, RefusedError):
         return failure.code in _OUTCOME_UNKNOWN_CODES and not isinstance(failure, AccessDeniedError)
     if isinstance(failure, ClientClosedError):

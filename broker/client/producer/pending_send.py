@@ -8,7 +8,14 @@ from struct import Struct
 from types import MappingProxyType
 from typing import NamedTuple
 
-from broker.client.errors import BadAnswerError, Failure, outcome_unknown, refusal
+from broker.client.errors import (
+    BadAnswerError,
+    ClientError,
+    Failure,
+    outcome_unknown,
+    perhaps_stored,
+    refusal,
+)
 from broker.client.message import (
     SEND_STATUS_BY_CODE,
     Bytes,
@@ -62,6 +69,7 @@ class PendingSend:
         "first_key",
         "forwarded",
         "future",
+        "perhaps_stored",
         "pinned",
         "properties_size",
         "template",
@@ -107,6 +115,8 @@ class PendingSend:
         """Who was asked last, by a try or whether an earlier one is stored."""
         self.forwarded = False
         """Whether that broker leads no more, and has forwarded the request."""
+        self.perhaps_stored = False
+        """Whether the outcome of an earlier try is unknown."""
         self.doubtful_at: Mapping[str, str] = _NOWHERE
         """Broker groups that may have stored it without an answer, with the address of the leader
         that was asked."""
@@ -149,6 +159,7 @@ class PendingSend:
 
     def note(self, failure: Failure) -> None:
         """Records the broker group that may have stored it."""
+        self.perhaps_stored |= perhaps_stored(failure)
         if self.queue is not None and outcome_unknown(failure):
             self.doubtful_at = {**self.doubtful_at, self.queue.broker: self.address}
 
@@ -157,6 +168,9 @@ class PendingSend:
             self.future.set_result(result)
 
     def fail(self, failure: BaseException) -> None:
+        # The refusal of a later try does not tell what became of an earlier one.
+        if self.perhaps_stored and isinstance(failure, ClientError):
+            failure.perhaps_stored = True
         if not self.future.done():
             self.future.set_exception(failure)
 

@@ -13,6 +13,7 @@ from broker.client.errors import (
     NameServersUnreachableError,
     RefusedError,
     TopicNotFoundError,
+    outcome_unknown,
 )
 from broker.client.message import Message, SendStatus
 from broker.remoting.connection import Connection
@@ -204,7 +205,26 @@ async def test_a_refusal_for_good_is_raised_at_once(loop: NetworkedLoop) -> None
     ) as caught:
         await producer.send(Message(TOPIC, b"x"))
     assert not caught.value.retriable
+    assert not caught.value.perhaps_stored
     assert broker.count(RequestCode.SEND_MESSAGE_V2) == 1
+    await stop(cluster, producer)
+
+
+async def test_a_refusal_after_a_try_of_unknown_outcome_leaves_it_open(loop: NetworkedLoop) -> None:
+    cluster, (broker,), producer = await start(loop)
+    answers: list[tuple[int, str, dict[str, str]]] = [
+        (ResponseCode.SERVICE_NOT_AVAILABLE, "deposed", {OUTCOME: OUTCOME_UNKNOWN}),
+        (ResponseCode.MESSAGE_ILLEGAL, "too big", {}),
+    ]
+
+    def refuse(connection: Connection, request: Frame) -> None:
+        connection.respond(request, *answers.pop(0))
+
+    broker.overrides[RequestCode.SEND_MESSAGE_V2] = refuse
+    with pytest.raises(RefusedError, match="too big") as caught:
+        await producer.send(Message(TOPIC, b"x"))
+    assert caught.value.perhaps_stored
+    assert outcome_unknown(caught.value)
     await stop(cluster, producer)
 
 
