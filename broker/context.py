@@ -12,6 +12,7 @@ from broker.config.node_config import NodeConfig
 from broker.delivery.fetch import Delivery
 from broker.delivery.message_lookup import MessageLookup
 from broker.delivery.message_reader import MessageReader
+from broker.delivery.offsets import Offsets
 from broker.delivery.waiting_since import WaitingSince
 from broker.group_commit.batcher import Batcher
 from broker.ingest.ingest import Ingest
@@ -68,6 +69,21 @@ class BrokerContext:
     def config(self) -> NodeConfig:
         """``node.toml`` as last read."""
         return self.settings.config
+
+    @property
+    def offsets(self) -> Offsets:
+        """What groups have consumed, and what queues hold."""
+        return Offsets(
+            self.machine,
+            self.reader,
+            self.lookup,
+            self.batcher,
+            self.delivery,
+            self.settings,
+            self.node.reads,
+            self.ingest.auto_creator.ensure_group,
+            self.clients.consumers.__contains__,
+        )
 
     @property
     def store_host(self) -> bytes:

@@ -1,16 +1,27 @@
 """The broker's own refusals.
 
 The flows raise these errors and know no wire. Each wire makes answers of them in one place:
-:mod:`broker.remoting.error_responses` and :mod:`broker.http.errors`.
+:mod:`broker.remoting.error_responses`, :mod:`broker.http.errors` and :mod:`broker.grpc.statuses`.
 """
 
 from __future__ import annotations
 
+import logging
 import re
+from collections import Counter
+from typing import TypeAlias
 
-from dledger.errors import NotLeaderError, NotServingError, ProposeError, TransferringError
-from store.errors import EntryTooLargeError
-from store.quoting import shortened
+from dledger.errors import (
+    NotLeaderError,
+    NotServingError,
+    OutcomeUnknownError,
+    ProposeError,
+    TransferringError,
+)
+from store.errors import EntryTooLargeError, OutOfRangeError, StoreError
+from store.quoting import FROM_OUTSIDE, shortened
+
+log = logging.getLogger(__name__)
 
 
 class RefusedError(Exception):
@@ -76,6 +87,17 @@ class UnknownQueueError(RefusedError):
     """The topic has no queue of that number."""
 
 
+class IllegalOffsetError(RefusedError):
+    """The offset lies behind the end of its queue."""
+
+
+class MissingMessageError(RefusedError):
+    """The log certainly holds no message at that position."""
+
+    def __init__(self, position: int, error: OutOfRangeError) -> None:
+        super().__init__(f"can not find message by the offset {position}: {error}")
+
+
 class UnknownSubscriptionError(RefusedError):
     """No connected member of the group has subscribed to the topic."""
 
@@ -117,6 +139,13 @@ class UnavailableError(RefusedError):
     """The request is impossible now. A retry may succeed, here or on another node."""
 
 
+class NoAnswerError(UnavailableError):
+    """The leader did not answer a forwarded request, which may have been carried out."""
+
+    def __init__(self, why: object) -> None:
+        super().__init__(f"the leader did not answer, and may have done it: {why}")
+
+
 class WrongStateError(UnavailableError):
     """The state of this node differs from its group's, so the node gives no answer from it."""
 
@@ -124,6 +153,23 @@ class WrongStateError(UnavailableError):
         super().__init__(
             "the state of this broker differs from its group's; it is being rebuilt from the log"
         )
+
+
+def unavailable(what: str, fault: StoreError) -> UnavailableError:
+    """The refusal of a request for which data of this node cannot be read now."""
+    error = UnavailableError(f"{what}: {fault.told}")
+    error.__cause__ = fault
+    return error
+
+
+def refused(error: Answered, refusals: Counter[str]) -> str:
+    """Counts a refusal, and returns its text for the client. The log gets what the client is not
+    told."""
+    refusals[reason_of(error)] += 1
+    fault = error if isinstance(error, StoreError) else error.__cause__
+    if isinstance(fault, StoreError) and fault.told != str(fault):
+        log.warning("a request is refused: %s", fault, extra=FROM_OUTSIDE)
+    return shortened(error.told if isinstance(error, StoreError) else error)
 
 
 def reason_of(error: Exception) -> str:
@@ -135,6 +181,13 @@ def reason_of(error: Exception) -> str:
 Refusal = RefusedError | ProposeError | EntryTooLargeError
 REFUSALS = (RefusedError, ProposeError, EntryTooLargeError)
 """All refusals: the broker's own, and those of the layers below."""
+
+Answered: TypeAlias = RefusedError | ProposeError | StoreError
+ANSWERED = (RefusedError, ProposeError, StoreError)
+"""What every wire answers: refusals, and that this node cannot read its data."""
+
+UNKNOWN = (OutcomeUnknownError, NoAnswerError)
+"""Errors after which the request may have been carried out."""
 
 NOT_HERE = (NotLeaderError, NotServingError, TransferringError)
 """Refusals that changed nothing: the leader can serve the request, now or in a moment."""

@@ -6,6 +6,12 @@ from __future__ import annotations
 class StoreError(Exception):
     """Base of everything that the store raises on purpose."""
 
+    @property
+    def told(self) -> str:
+        """The text for clients of the broker. It names no path: where a node keeps its files is
+        none of their business."""
+        return str(self)
+
 
 class CorruptEntryError(StoreError):
     """Bytes that should be a log entry are not one: what is wrong, expected, found.
@@ -66,6 +72,17 @@ class DamagedError(StoreError):
         self.reason = reason
         super().__init__(f"{path}, byte {position}: {reason}")
 
+    @property
+    def told(self) -> str:
+        *_, directory, name = f"./{self.path}".split("/")
+        # Files that are named by their first byte are parts of one whole, such as the log.
+        place = (
+            f"byte {int(name) + self.position} of the {directory}"
+            if name.isdecimal()
+            else f"byte {self.position} of {name}"
+        )
+        return f"{place}: {self.reason.replace(self.path, name)}"
+
 
 class DerivedDamageError(DamagedError):
     """Derived rows are damaged. The node rebuilds them from the log: the caller asks again later.
@@ -76,6 +93,10 @@ class DerivedDamageError(DamagedError):
     def __init__(self, path: str, position: int, reason: str, log_position: int) -> None:
         self.log_position = log_position
         super().__init__(path, position, f"{reason}; made again from the log")
+
+    @property
+    def told(self) -> str:
+        return f"rows of records from position {self.log_position} on: {self.reason}"
 
 
 class UnreadableError(DamagedError):
@@ -95,14 +116,26 @@ class DiskFullError(StoreError):
 
     retriable = True
 
+    @property
+    def told(self) -> str:
+        return "the disk of this node has no room"
+
 
 class OutOfDescriptorsError(DiskFullError):
     """Too many files are open, in this process or on the machine. Nothing was done, and the disk
     is fine. As for a full disk, the caller tries again later."""
 
+    @property
+    def told(self) -> str:
+        return "too many files are open on this node"
+
 
 class FatalDiskError(StoreError):
     """A write or a sync failed. What the disk holds is unknown, so the process must stop."""
+
+    @property
+    def told(self) -> str:
+        return "the disk of this node failed"
 
 
 class SnapshotError(StoreError):

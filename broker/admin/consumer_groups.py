@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from broker.admin.topic_contents import EMPTY_QUEUE, TopicContents, listed_queues
 from broker.delivery.store_times import Place
+from broker.errors import RefusedError
 from broker.limits import ADMIN, AdminLimits
 from broker.remoting.connected_clients import ConnectedClients, ConsumerGroup
 from broker.state.state_machine import BrokerStateMachine
@@ -22,7 +23,7 @@ from broker.topics_and_groups import retry_topic
 BROADCASTING = "BROADCASTING"
 
 
-class TooManyQueuesError(Exception):
+class TooManyQueuesError(RefusedError):
     """An answer would list too many queues."""
 
     def __init__(self, queues_max: int) -> None:

@@ -18,19 +18,16 @@ from typing import Any, TypeAlias
 
 from google.protobuf.message import DecodeError, Message
 
-from broker.errors import NOT_HERE, WrongStateError, reason_of
+from broker.errors import ANSWERED, NOT_HERE, Answered, WrongStateError
 from broker.grpc.access import GrpcAccess
 from broker.grpc.call import Call
 from broker.grpc.call_budget import CallBudget
 from broker.grpc.protocol.definition_pb2 import Code, Status
-from broker.grpc.statuses import ANSWERED, BadCallError, NoAnswerError, status_of
+from broker.grpc.statuses import DEFECT, DOUBTS, BadCallError, refusal_status
 from broker.leader_wait import LeaderWait
 from broker.limits import GRPC
 from broker.security.authorize import DESCRIBE, Access
-from dledger.errors import (
-    BusyError,
-    OutcomeUnknownError,
-)
+from dledger.errors import BusyError
 from store.quoting import FROM_OUTSIDE
 
 log = logging.getLogger(__name__)
@@ -143,8 +140,7 @@ class Dispatcher:
         except Exception:
             # A defect of the broker. It ends only this call, as with a remoting request.
             log.exception("a call of %s failed", call.method, extra=FROM_OUTSIDE)
-            status = Status(code=Code.INTERNAL_SERVER_ERROR, message="internal error")
-            return [method.refusal(body, status)]
+            return [method.refusal(body, DEFECT)]
         finally:
             lease.hold(0)
             if on_end is None:
@@ -173,7 +169,7 @@ class Dispatcher:
                 return await self._leader_wait.serve_or_forward(
                     serve, None if call.forwarded else lambda _refusal: self._forward(left(), body)
                 )
-            except (OutcomeUnknownError, NoAnswerError):
+            except DOUBTS:
                 if repeats == 0:
                     raise
                 repeats -= 1
@@ -206,10 +202,9 @@ class Dispatcher:
                 Code.BAD_REQUEST, f"the request is not a {kind.DESCRIPTOR.name}"
             ) from None
 
-    def refused(self, error: Exception) -> Status:
-        """Counts a refusal, and returns its status."""
-        self.refusals[reason_of(error)] += 1
-        return status_of(error)
+    def refused(self, error: Answered) -> Status:
+        """Counts an error, and returns its status."""
+        return refusal_status(error, self.refusals)
 
-    def _refused(self, method: Method, body: bytes, error: Exception) -> Sequence[bytes]:
+    def _refused(self, method: Method, body: bytes, error: Answered) -> Sequence[bytes]:
         return [method.refusal(body, self.refused(error))]

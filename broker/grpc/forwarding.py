@@ -23,14 +23,15 @@ from typing import Any
 
 import orjson
 
-from broker.errors import NOT_HERE
+from broker.errors import ANSWERED, NoAnswerError
 from broker.grpc.call import TELEMETRY, Call
 from broker.grpc.dispatcher import Dispatcher
 from broker.grpc.protocol.definition_pb2 import Code
-from broker.grpc.statuses import ANSWERED, BadCallError, NoAnswerError
+from broker.grpc.statuses import BadCallError
 from broker.limits import FORWARDING
 from broker.remoting.client import RemotingClient
 from broker.remoting.connection import Connection, Handler
+from broker.remoting.error_responses import refuse
 from broker.remoting.protocol.codes import (
     OUTCOME,
     OUTCOME_NOT_LEADER,
@@ -83,7 +84,7 @@ class GrpcForwarder:
         """The answers of the leader. None: no other node is known to lead, that node does not lead,
         or nothing listens there.
 
-        Raises :class:`~broker.grpc.statuses.NoAnswerError` if the leader did not answer.
+        Raises :class:`~broker.errors.NoAnswerError` if the leader did not answer.
         """
         address = self._leader_address()
         if address is None or address == self._own_address:
@@ -165,16 +166,9 @@ class ForwardedCalls:
                 answers = await self._on_telemetry(connection, call, request.body)
             else:
                 answers = await self._dispatcher.serve(call, request.body)
-        except NOT_HERE as error:
-            connection.respond(
-                request,
-                ResponseCode.SERVICE_NOT_AVAILABLE,
-                str(error),
-                {OUTCOME: OUTCOME_NOT_LEADER},
-            )
-            return
-        except (*ANSWERED, RequestError) as error:  # of a command in a Telemetry stream
-            connection.respond(request, ResponseCode.SYSTEM_ERROR, str(error))
+        except (*ANSWERED, RequestError) as error:
+            # The leadership has gone, or it is the error of a command in a Telemetry stream.
+            refuse(connection, request, error)
             return
         parts = [part for each in answers for part in (_SIZE.pack(len(each)), each)]
         connection.respond(request, body=(b"".join(parts),))

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TypeAlias
 
-from broker.grpc.statuses import ANSWERED
+from broker.errors import ANSWERED
 from broker.limits import GRPC, STATE
 from broker.pop.auto_renewal import AutoRenewal, Renewable
 from broker.pop.pop_request import PoppedMessage

@@ -12,7 +12,7 @@ from itertools import islice
 from google.protobuf.message import Message as AnyMessage
 
 from broker.context import BrokerContext
-from broker.errors import NOT_HERE, TransactionMismatchError, reason_of
+from broker.errors import ANSWERED, NOT_HERE, TransactionMismatchError
 from broker.grpc.access import caller_of, publishes
 from broker.grpc.call import Call, name_of
 from broker.grpc.protocol.definition_pb2 import Code, Status, TransactionResolution
@@ -27,12 +27,13 @@ from broker.grpc.protocol.service_pb2 import (
 )
 from broker.grpc.received_messages import Received, received_messages
 from broker.grpc.remote_client import parse_transaction_id, transaction_id
-from broker.grpc.statuses import ANSWERED, OK, BadCallError, status_of
+from broker.grpc.statuses import OK, BadCallError, refusal_status
 from broker.ingest.awaited_send import AwaitedSend
 from broker.limits import GRPC
 from broker.quotas.held_sends import HeldSends
 from broker.quotas.throttle import FindCaller
 from broker.security.authorize import Access
+from broker.topics_and_groups import check_topic_name
 from dledger.errors import OutcomeUnknownError
 from dledger.settle import settle
 
@@ -94,8 +95,8 @@ class SendCalls:
         self, message: Received, send: AwaitedSend, result: tuple[int, int] | BaseException
     ) -> SendResultEntry:
         if isinstance(result, ANSWERED):
-            self._refusals[reason_of(result)] += 1
-            return SendResultEntry(status=status_of(result), message_id=message.message_id)
+            status = refusal_status(result, self._refusals)
+            return SendResultEntry(status=status, message_id=message.message_id)
         if isinstance(result, BaseException):
             raise result
         offset, position = result
@@ -110,6 +111,7 @@ class SendCalls:
         self, _call: Call, request: EndTransactionRequest
     ) -> Sequence[AnyMessage]:
         """Commits or rolls back. Without a decision a check-back asks the producer again."""
+        check_topic_name(name_of(request.topic))
         if request.resolution not in TransactionResolution.values():
             raise BadCallError(Code.BAD_REQUEST, f"there is no resolution {request.resolution}")
         named = parse_transaction_id(request.transaction_id)
@@ -131,6 +133,7 @@ class SendCalls:
 
     async def recall(self, _call: Call, request: RecallMessageRequest) -> Sequence[AnyMessage]:
         """Recalls a timed message."""
+        check_topic_name(name_of(request.topic))
         recalled: asyncio.Future[str] = self._context.loop.create_future()
         self._context.recalls.recall(
             name_of(request.topic), request.recall_handle, partial(settle, recalled)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from broker.context import BrokerContext
+from broker.errors import ANSWERED
 from broker.grpc.access import GrpcAccess
 from broker.grpc.call import Call
 from broker.grpc.clients import GOODBYE, Clients, LeaderClients
@@ -17,7 +18,6 @@ from broker.grpc.protocol.service_pb2 import TelemetryCommand
 from broker.grpc.renewals import Renewals
 from broker.grpc.routes import Routes
 from broker.grpc.settings import settings_access
-from broker.grpc.statuses import ANSWERED
 from broker.leader_wait import LeaderWait
 from broker.remoting.connection import Connection, Handler
 from broker.remoting.protocol.codes import RequestCode

@@ -1,15 +1,20 @@
-"""Refusals for gRPC clients: a status with one of RocketMQ's codes.
+"""Errors for gRPC clients: a status with one of RocketMQ's codes.
 
-Only this module turns the broker's own errors into statuses. Calls and flows raise the errors.
+Only this module turns errors into statuses. Calls and flows raise the errors.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+
 from broker.errors import (
+    UNKNOWN,
     AccessDeniedError,
+    Answered,
     BodyTooLargeError,
     ForbiddenError,
     IllegalMessageError,
+    IllegalOffsetError,
     InvisibleTimeError,
     LongTopicNameError,
     MessageTypeError,
@@ -23,15 +28,17 @@ from broker.errors import (
     UnknownQueueError,
     UnknownTopicError,
     UnsupportedFilterError,
+    refused,
 )
 from broker.filter.subscription import ExpressionError
 from broker.grpc.protocol.definition_pb2 import Code, Status
 from broker.topics_and_groups import IllegalGroupNameError, IllegalTopicNameError
-from dledger.errors import BusyError, OutcomeUnknownError, ProposeError
+from dledger.errors import BusyError, ProposeError
 from store.errors import EntryTooLargeError, StoreError
-from store.quoting import shortened
 
 OK = Status(code=Code.OK, message="OK")
+DEFECT = Status(code=Code.INTERNAL_SERVER_ERROR, message="internal error")
+"""Of a call that failed by a defect of the broker."""
 
 
 class BadCallError(RefusedError):
@@ -42,17 +49,20 @@ class BadCallError(RefusedError):
         super().__init__(reason)
 
 
-class NoAnswerError(BadCallError):
-    """The leader did not answer a forwarded call, which may have been carried out."""
+class PartlyStoredError(UnavailableError):
+    """Some messages of a send may be stored, the others were refused by a leader that went."""
 
-    def __init__(self, why: object) -> None:
-        super().__init__(Code.MASTER_PERSISTENCE_TIMEOUT, f"the leader did not answer: {why}")
+    def __init__(self) -> None:
+        super().__init__("some messages may be stored, and the others are not")
 
+
+DOUBTS = (*UNKNOWN, PartlyStoredError)
+"""Errors after which a call may have been carried out, at least in part."""
 
 _CODES: tuple[tuple[type[Exception], Code], ...] = (
     (BusyError, Code.TOO_MANY_REQUESTS),
     # The call may have been carried out. Clients retry after this code, as after a timeout.
-    (OutcomeUnknownError, Code.MASTER_PERSISTENCE_TIMEOUT),
+    *((doubt, Code.MASTER_PERSISTENCE_TIMEOUT) for doubt in DOUBTS),
     (ProposeError, Code.HA_NOT_AVAILABLE),
     (UnavailableError, Code.HA_NOT_AVAILABLE),
     (UnauthenticatedError, Code.UNAUTHORIZED),
@@ -69,6 +79,7 @@ _CODES: tuple[tuple[type[Exception], Code], ...] = (
     (UnknownTopicError, Code.TOPIC_NOT_FOUND),
     (UnknownGroupError, Code.CONSUMER_GROUP_NOT_FOUND),
     (UnknownQueueError, Code.NOT_FOUND),
+    (IllegalOffsetError, Code.ILLEGAL_OFFSET),
     (TransactionMismatchError, Code.INVALID_TRANSACTION_ID),
     (NothingToRecallError, Code.NOT_FOUND),
     (ExpressionError, Code.ILLEGAL_FILTER_EXPRESSION),
@@ -76,18 +87,16 @@ _CODES: tuple[tuple[type[Exception], Code], ...] = (
     (QuotaExceededError, Code.TOO_MANY_REQUESTS),
     (StoreError, Code.INTERNAL_SERVER_ERROR),
 )
-"""The first matching row counts; any other refusal is a bad request."""
-
-ANSWERED = (RefusedError, ProposeError, EntryTooLargeError, StoreError)
-"""Errors with which a call may end."""
+"""The first matching row counts; any other error is a bad request."""
 
 
-def status_of(error: Exception) -> Status:
-    """The status of a call that ended with one of :data:`ANSWERED`."""
-    return Status(code=_code_of(error), message=shortened(error))
+def refusal_status(error: Answered, refusals: Counter[str]) -> Status:
+    """The status of a call, or of a message, that ended with an error. ``refusals`` counts errors
+    by reason."""
+    return Status(code=_code_of(error), message=refused(error, refusals))
 
 
-def _code_of(error: Exception) -> Code:
+def _code_of(error: Answered) -> Code:
     if isinstance(error, BadCallError):
         return error.code
     return next((code for kind, code in _CODES if isinstance(error, kind)), Code.BAD_REQUEST)

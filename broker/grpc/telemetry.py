@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 
 from broker.context import BrokerContext
-from broker.errors import QuotaExceededError
+from broker.errors import ANSWERED, QuotaExceededError
 from broker.grpc.call import Call
 from broker.grpc.call_budget import CallBudget
 from broker.grpc.clients import Clients, Session
@@ -15,7 +15,7 @@ from broker.grpc.dispatcher import Dispatcher
 from broker.grpc.protocol.definition_pb2 import Code
 from broker.grpc.protocol.service_pb2 import TelemetryCommand
 from broker.grpc.settings import answered_settings, settings_access
-from broker.grpc.statuses import ANSWERED, OK, BadCallError
+from broker.grpc.statuses import OK, BadCallError
 from broker.limits import GRPC
 from broker.security.authorize import DESCRIBE
 from dledger.errors import BusyError

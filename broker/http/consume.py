@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from http import HTTPStatus
 
 from aiohttp import web
 
 from broker.delivery.fetch import MESSAGES_USUAL, Delivery, Fetched, FetchRequest, fetch_limits
 from broker.delivery.inflated_bodies import inflated
 from broker.delivery.message_json import message_json
-from broker.errors import UnknownQueueError
 from broker.http.access import ACCOUNT
-from broker.http.errors import HttpRefusedError, bad_request, json_response
+from broker.http.errors import bad_request, json_response
 from broker.http.memory_budget import HELD
 from broker.limits import CONSUME
 from broker.quotas.throttle import Caller
 from dledger.settle import settle
-from store.errors import StoreError
 from store.text_numbers import whole_number
 
 
@@ -42,13 +39,8 @@ class ConsumeHandler:
             caller=Caller(request.get(ACCOUNT, "")),
             admit=request[HELD].hold,
         )
-        try:
-            found, parts, *_ = await self._fetched(wanted)
-            messages, size, rest_at = inflated(parts)
-        except UnknownQueueError as error:
-            raise HttpRefusedError(HTTPStatus.NOT_FOUND, str(error)) from error
-        except StoreError as error:
-            raise HttpRefusedError(HTTPStatus.INTERNAL_SERVER_ERROR, str(error)) from error
+        found, parts, *_ = await self._fetched(wanted)
+        messages, size, rest_at = inflated(parts)
         request[HELD].hold(size)
         return json_response(
             {

@@ -1,4 +1,4 @@
-"""Refusals over HTTP: a status, and ``{"error": "..."}`` with the reason.
+"""Errors over HTTP: a status, and ``{"error": "..."}`` with the reason.
 
 Only this module turns the broker's own errors into answers of the HTTP port. Handlers and flows
 raise them.
@@ -15,21 +15,23 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
 from broker.errors import (
+    ANSWERED,
     NOT_HERE,
-    REFUSALS,
+    UNKNOWN,
     AccessDeniedError,
+    Answered,
     BodyTooLargeError,
     ForbiddenError,
     NothingToRecallError,
-    Refusal,
     UnauthenticatedError,
     UnavailableError,
+    UnknownQueueError,
     UnknownTopicError,
-    reason_of,
+    refused,
 )
 from broker.quotas.quota import OverQuotaError
-from dledger.errors import OutcomeUnknownError, ProposeError
-from store.errors import EntryTooLargeError
+from dledger.errors import ProposeError
+from store.errors import EntryTooLargeError, SnapshotError, StoreError
 from store.quoting import shortened
 
 _STATUS: tuple[tuple[type[Exception], HTTPStatus], ...] = (
@@ -37,18 +39,21 @@ _STATUS: tuple[tuple[type[Exception], HTTPStatus], ...] = (
     (ProposeError, HTTPStatus.SERVICE_UNAVAILABLE),
     (UnavailableError, HTTPStatus.SERVICE_UNAVAILABLE),
     (UnknownTopicError, HTTPStatus.NOT_FOUND),
+    (UnknownQueueError, HTTPStatus.NOT_FOUND),
     (ForbiddenError, HTTPStatus.FORBIDDEN),
     (UnauthenticatedError, HTTPStatus.UNAUTHORIZED),
     (AccessDeniedError, HTTPStatus.FORBIDDEN),
     (BodyTooLargeError, HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
     (EntryTooLargeError, HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
     (NothingToRecallError, HTTPStatus.NOT_FOUND),
+    (SnapshotError, HTTPStatus.CONFLICT),
+    (StoreError, HTTPStatus.INTERNAL_SERVER_ERROR),
 )
-"""The first matching row counts; any other refusal is a bad request."""
+"""The first matching row counts; any other error is a bad request."""
 
 
 OUTCOME = "outcome"
-UNKNOWN = "unknown"
+MAYBE_DONE = "unknown"
 NOTHING_DONE = "not_leader"
 """A field of refusals: the request may have been carried out, or was not because another node
 leads."""
@@ -83,7 +88,7 @@ def refusal_response(error: HttpRefusedError) -> web.Response:
 
 
 def refuse_as_json(leader: Callable[[], str | None], refusals: Counter[str]) -> Middleware:
-    """Turns refusals of the broker and of aiohttp into JSON.
+    """Turns errors of the broker and of aiohttp into JSON.
 
     ``leader`` gives the HTTP address of the leader, or None if this node leads or no leader is
     known; an answer 503 has it. ``"outcome": "unknown"`` means that the message may have been
@@ -97,9 +102,8 @@ def refuse_as_json(leader: Callable[[], str | None], refusals: Counter[str]) -> 
         except HttpRefusedError as error:
             refusals[error.counted_as] += 1
             return refusal_response(error)
-        except REFUSALS as error:
-            refusals[reason_of(error)] += 1
-            return _broker_refusal(error, leader())
+        except ANSWERED as error:
+            return _answer(error, refused(error, refusals), leader())
         except web.HTTPException as error:
             # Unknown paths, methods, and bodies over the limit.
             refusals[f"http_{error.status}"] += 1
@@ -108,15 +112,15 @@ def refuse_as_json(leader: Callable[[], str | None], refusals: Counter[str]) -> 
     return refuse
 
 
-def _broker_refusal(error: Refusal, leader: str | None) -> web.Response:
+def _answer(error: Answered, reason: str, leader: str | None) -> web.Response:
     status = next(
         (status for kind, status in _STATUS if isinstance(error, kind)), HTTPStatus.BAD_REQUEST
     )
-    document = {"error": shortened(error)}
+    document = {"error": reason}
     if leader is not None and status is HTTPStatus.SERVICE_UNAVAILABLE:
         document["leader"] = leader
-    if isinstance(error, OutcomeUnknownError):
-        document[OUTCOME] = UNKNOWN
+    if isinstance(error, UNKNOWN):
+        document[OUTCOME] = MAYBE_DONE
     elif isinstance(error, NOT_HERE):
         document[OUTCOME] = NOTHING_DONE
     response = json_response(document, status)

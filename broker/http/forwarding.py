@@ -17,8 +17,9 @@ from aiohttp import hdrs, web
 
 from broker.config.client_security import client_security
 from broker.context import BrokerContext
+from broker.errors import NoAnswerError
 from broker.http.access import ACCOUNT
-from broker.http.errors import NOTHING_DONE, OUTCOME, UNKNOWN, json_response
+from broker.http.errors import NOTHING_DONE, OUTCOME, json_response
 from broker.http.node_tls import NodeTls
 from broker.leader_wait import LeaderWait
 from broker.limits import FORWARDING
@@ -86,7 +87,8 @@ class HttpForwarder:
     async def _ask(
         self, address: str, request: web.Request, body: bytes | bytearray
     ) -> web.Response | None:
-        """The answer of that node; None if it does not lead, or nothing listens there."""
+        """The answer of that node; None if it does not lead, or nothing listens there. Raises
+        :class:`~broker.errors.NoAnswerError`."""
         self.forwarded += 1
 
         async def post(url: str, with_keys: bool) -> tuple[aiohttp.ClientResponse, object]:
@@ -106,12 +108,7 @@ class HttpForwarder:
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
             return None
         except (aiohttp.ClientError, TimeoutError, ValueError, EOFError) as error:
-            why = f"{type(error).__name__}: {error}"
-            document = {
-                "error": f"the leader did not answer, and may have done it: {why}",
-                OUTCOME: UNKNOWN,
-            }
-            return json_response(document, HTTPStatus.SERVICE_UNAVAILABLE)
+            raise NoAnswerError(f"{type(error).__name__}: {error}") from error
         if document.get(OUTCOME) == NOTHING_DONE:
             return None
         answer = json_response(document, response.status)

@@ -12,7 +12,7 @@ from aiohttp.typedefs import Handler
 
 from broker.errors import UnavailableError
 from broker.http.decoded_size import DecodedSize
-from broker.http.errors import HttpRefusedError, bad_request, refusal_response
+from broker.http.errors import HttpRefusedError, bad_request
 from broker.limits import HttpLimits
 from store.quoting import shortened
 
@@ -39,12 +39,7 @@ class MemoryBudget:
             response = await handler(request)
             body = response.body if isinstance(response, web.Response) else None
             if isinstance(body, bytes) and len(body) > self._limits.free_bytes:
-                try:
-                    held.hold(len(body))
-                except UnavailableError as error:
-                    return refusal_response(
-                        HttpRefusedError(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
-                    )
+                held.hold(len(body))
                 with suppress(ConnectionError):
                     await response.prepare(request)
                     await response.write_eof()

@@ -141,8 +141,8 @@ class HttpServer:
         access = self._context.access
         app = web.Application(
             middlewares=[
-                memory.account,
                 refuse_as_json(self._leader, self._refusals),
+                memory.account,
                 guard.refuse_foreign,
                 *([] if access is None else [HttpAccess(access).check]),
                 self._refuse_wrong_state,

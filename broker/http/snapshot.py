@@ -67,8 +67,6 @@ class SnapshotHandler:
         taking.add_done_callback(self._taken)
         try:
             made, manifest = await asyncio.shield(taking)
-        except SnapshotError as error:
-            raise HttpRefusedError(HTTPStatus.CONFLICT, str(error)) from error
         except asyncio.CancelledError:
             if wanted is None:  # nobody else knows where it is
                 taking.add_done_callback(self._discard)

@@ -37,7 +37,8 @@ class RetryUndecidedError(ProposeError):
     """It is unknown whether an earlier try was stored. Nothing was written now."""
 
     def __init__(self, fault: StoreError) -> None:
-        super().__init__(f"it is unknown now whether this was sent before: {fault}")
+        super().__init__(f"it is unknown now whether this was sent before: {fault.told}")
+        self.__cause__ = fault
 
 
 class SameHashError(ProposeError):

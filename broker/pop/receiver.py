@@ -18,6 +18,7 @@ from broker.errors import (
     QuotaExceededError,
     UnavailableError,
     UnknownGroupError,
+    unavailable,
     unknown_topic,
 )
 from broker.group_commit.batcher import Batcher
@@ -181,7 +182,7 @@ class Receiver:
         try:
             return await self._finder.records(key, offsets)
         except StoreError as error:
-            raise UnavailableError(f"the messages cannot be read now: {error}") from error
+            raise unavailable("the messages cannot be read now", error) from error
 
     def is_empty(self, key: PopKey) -> bool:
         """Whether the group has nothing to receive in the queue, now or later."""
@@ -250,8 +251,7 @@ class Receiver:
                 try:
                     receivable = await self._finder.find(search, pending)
                 except StoreError as error:
-                    what = f"the messages cannot be read now: {error}"
-                    raise UnavailableError(what) from error
+                    raise unavailable("the messages cannot be read now", error) from error
                 batcher.check_serving()
                 if (
                     batcher.pop_queue(key) is not pending

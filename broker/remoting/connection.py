@@ -44,7 +44,7 @@ UNLIMITED = RemotingLimits(turn_frames=sys.maxsize, turn_seconds=math.inf)
 
 Handler: TypeAlias = "Callable[[Connection, Frame], None]"
 """Takes a request. It answers at once or later, with ``connection.respond``, or raises
-:class:`RequestError` or one of :data:`broker.errors.REFUSALS`; it never waits."""
+:class:`RequestError` or one of :data:`broker.errors.ANSWERED`; it never waits."""
 
 
 Forward: TypeAlias = "Callable[[Connection, Frame, Refusal], bool]"
@@ -133,6 +133,11 @@ class Connection(FrameWriter, asyncio.Protocol):
         """The peer as a message record stores it: 4 bytes of IPv4 address, i32 port."""
         self.forward: Forward | None = None
         """Forwards requests that only the leader can serve."""
+
+    def respond_refused(self, request: Frame, error: RequestError) -> None:
+        """Counts a request that this wire itself refuses, and answers it."""
+        self.refusals[error.reason] += 1
+        self.respond(request, error.code, error.remark)
 
     def on_close(self, callback: Callable[[Connection], None]) -> None:
         """Calls back once, when the connection is lost; soon if it already is."""
@@ -234,8 +239,7 @@ class Connection(FrameWriter, asyncio.Protocol):
                     try:
                         dispatch(self, frame)
                     except RequestError as error:
-                        self.refusals[error.reason] += 1
-                        self.respond(frame, error.code, error.remark)
+                        self.respond_refused(frame, error)
                     except HANDLER_FAULTS as error:
                         self.respond_fault(frame, error)
                 if self._closed:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from broker.errors import REFUSALS
+from broker.errors import ANSWERED
 from broker.remoting.connection import Connection, Handler
-from broker.remoting.error_responses import respond_refusal
+from broker.remoting.error_responses import HANDLED, respond_error, respond_refusal
 from broker.remoting.protocol.codes import ResponseCode
-from broker.remoting.protocol.errors import HANDLER_FAULTS, RequestError
+from broker.remoting.protocol.errors import RequestError
 from broker.remoting.protocol.frame import Frame
 
 
@@ -24,7 +24,7 @@ def dispatch_by_code(handlers: Mapping[int, Handler]) -> Handler:
             )
         try:
             handler(connection, request)
-        except REFUSALS as error:
+        except ANSWERED as error:
             respond_refusal(connection, request, error)
 
     return dispatch
@@ -34,10 +34,5 @@ def serve(handler: Handler, connection: Connection, request: Frame) -> None:
     """Calls a handler after the turn in which the request came, and answers its errors."""
     try:
         handler(connection, request)
-    except RequestError as error:
-        connection.refusals[error.reason] += 1
-        connection.respond(request, error.code, error.remark)
-    except REFUSALS as error:
-        respond_refusal(connection, request, error)
-    except HANDLER_FAULTS as error:
-        connection.respond_fault(request, error)
+    except HANDLED as error:
+        respond_error(connection, request, error)

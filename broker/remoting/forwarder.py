@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import cast
 
-from broker.errors import Refusal
+from broker.errors import NoAnswerError, Refusal
 from broker.leader_wait import LeaderWait
 from broker.limits import FORWARDING, ForwardingLimits
 from broker.remoting.client import RemotingClient
@@ -33,9 +33,7 @@ from broker.remoting.protocol.codes import (
     LEADER,
     OUTCOME,
     OUTCOME_NOT_LEADER,
-    OUTCOME_UNKNOWN,
     RequestCode,
-    ResponseCode,
 )
 from broker.remoting.protocol.errors import CallError, RequestTooLargeError
 from broker.remoting.protocol.frame import Frame
@@ -173,12 +171,7 @@ class Forwarder:
         elif isinstance(failure, RequestTooLargeError):
             refuse(connection, request, error)  # the leader itself may take it
         elif failure is not None and failure.was_sent:
-            connection.respond(
-                request,
-                ResponseCode.SERVICE_NOT_AVAILABLE,
-                f"the leader did not answer, and may have done it: {failure}",
-                {OUTCOME: OUTCOME_UNKNOWN},
-            )
+            refuse(connection, request, NoAnswerError(failure))
         elif self._leader_address() not in (address, None):
             serve(self._dispatch, connection, request)
         elif not self._wait(connection, request, error):

@@ -148,7 +148,9 @@ class FrameWriter:
         logger.error(
             "%s: %r failed", self.remote_address, request, exc_info=error, extra=FROM_OUTSIDE
         )
-        what = f"{type(error).__name__}: {shortened(error)}"
+        # The text of an OSError may name a path of this node.
+        reason = (error.strerror if isinstance(error, OSError) else None) or error
+        what = f"{type(error).__name__}: {shortened(reason)}"
         self.respond(request, ResponseCode.SYSTEM_ERROR, what)
 
     def push(

@@ -84,7 +84,9 @@ class SendBack:
             except REFUSALS as refusal:
                 done(refusal)
             except StoreError as fault:
-                done(RefusedError(f"look message by offset failed, {position}: {fault}"))
+                unread = RefusedError(f"look message by offset failed, {position}: {fault.told}")
+                unread.__cause__ = fault
+                done(unread)
 
         self._lookup.record(position, found)
 

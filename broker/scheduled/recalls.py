@@ -18,6 +18,7 @@ from broker.errors import (
     Refusal,
     UnavailableError,
     UnknownTopicError,
+    unavailable,
 )
 from broker.group_commit.batcher import Batcher
 from broker.limits import STATE
@@ -83,7 +84,7 @@ class Recalls:
             except REFUSALS as refusal:
                 done("", refusal)
             except StoreError as fault:
-                done("", UnavailableError(f"the message cannot be read now: {fault}"))
+                done("", unavailable("the message cannot be read now", fault))
 
         self._lookup.record(position, loaded)
 

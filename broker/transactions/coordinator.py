@@ -27,6 +27,7 @@ from broker.errors import (
     Refusal,
     TransactionMismatchError,
     UnavailableError,
+    unavailable,
 )
 from broker.group_commit.batcher import Batcher
 from broker.remoting.connected_clients import EXPIRY_SECONDS, ConnectedClients
@@ -230,7 +231,7 @@ class TransactionCoordinator:
             except StoreError as fault:
                 # Not the text for an ended transaction: it is open, and a retry may read
                 # it.
-                ended(UnavailableError(f"the half message cannot be read now: {fault}"))
+                ended(unavailable("the half message cannot be read now", fault))
 
         # Nothing of the request counts before it is known to be the producer's: it would keep the
         # producer from ending the transaction meanwhile.

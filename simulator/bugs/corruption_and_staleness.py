@@ -11,6 +11,7 @@ import dledger.wire.codec
 import store.state.checkpoint
 from broker.delivery.fetch import Delivery, Fetch
 from broker.delivery.message_reader import GetMessageResult, GetMessageStatus
+from broker.delivery.offsets import OffsetDone, Offsets
 from broker.maintenance.key_files_check import KeyFilesCheck
 from broker.maintenance.queue_blocks_check import QueueBlocksCheck
 from broker.nameserver.registration_checks import (
@@ -18,9 +19,6 @@ from broker.nameserver.registration_checks import (
     RegistrationChecks,
     StaleTermError,
 )
-from broker.remoting.connection import Connection
-from broker.remoting.processors.consumer_offsets import OffsetProcessor
-from broker.remoting.protocol.frame import Frame
 from broker.state.queue_expiry import LogSearch, first_offsets
 from broker.state.state_machine import BrokerStateMachine
 from dledger.raft.read_index import LeaderReads, ReadAsked
@@ -88,7 +86,7 @@ def late_connection_registered(patch: Patch) -> None:
 def handed_out_is_consumed(patch: Patch) -> None:
     """A query for a group's offset returns the end of what it was given."""
     given: dict[tuple[BrokerStateMachine, str, str, int], int] = {}
-    query = OffsetProcessor._answer_offset
+    tell = Offsets._tell
 
     @patch.around(Delivery, "_answer")
     def noting(
@@ -103,20 +101,20 @@ def handed_out_is_consumed(patch: Patch) -> None:
             given[delivery._machine, of.group, of.topic, of.queue_id] = found.next_offset
         answer(delivery, fetch, found, parts)
 
-    @patch.instead(OffsetProcessor, "_answer_offset")
+    @patch.instead(Offsets, "_tell")
     def telling(  # noqa: PLR0917 - as what it replaces
-        processor: OffsetProcessor,
-        connection: Connection,
-        request: Frame,
+        offsets: Offsets,
         group: str,
         topic: str,
         queue_id: int,
+        done: OffsetDone,
+        may_choose: bool,
     ) -> None:
-        known = given.get((processor._context.machine, group, topic, queue_id))
+        known = given.get((offsets._machine, group, topic, queue_id))
         if known is None:
-            query(processor, connection, request, group, topic, queue_id)
+            tell(offsets, group, topic, queue_id, done, may_choose)
         else:
-            connection.respond(request, ext={"offset": str(known)})
+            done(known, None)
 
 
 @bug("J6x", "is not as its log says", 40, "key index damaged")

@@ -65,8 +65,8 @@ ROOMS: dict[str, frozenset[str]] = {
             " scheduled security state transactions"
         ),
         "admin": (
-            "config context delivery limits metrics remoting remoting/protocol scheduled state"
-            " topics_and_groups"
+            "config context delivery errors limits metrics remoting remoting/protocol scheduled"
+            " state topics_and_groups"
         ),
         "prometheus": "admin context delivery limits metrics topics_and_groups",
         # The wires.
@@ -82,8 +82,7 @@ ROOMS: dict[str, frozenset[str]] = {
         "grpc/protocol": "",
         "grpc": (
             "config context delivery errors filter grpc/protocol ingest leader_wait limits pop"
-            " quotas remoting remoting/processors remoting/protocol security system"
-            " topics_and_groups"
+            " quotas remoting remoting/protocol security system topics_and_groups"
         ),
         # OpenTelemetry: the doors of ingest and delivery, traced.
         "tracing": "delivery errors group_commit ingest quotas scheduled",

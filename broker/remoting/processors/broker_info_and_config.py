@@ -31,7 +31,6 @@ from broker.remoting.protocol.ext_fields import ext_str
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.protocol.java_json import encode_json, object_map
 from broker.state.commands import PutSetting
-from store.errors import StoreError
 
 
 class BrokerInfoProcessor:
@@ -51,10 +50,7 @@ class BrokerInfoProcessor:
         if self._earliest is not None and self._earliest[0] == expired:
             self._answer_info(connection, request, self._earliest[1])
             return
-        try:
-            oldest = context.machine.oldest_message()
-        except StoreError as error:
-            raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        oldest = context.machine.oldest_message()
         if oldest is None:
             # Tools subtract it from now. RocketMQ's -1 would show messages kept since 1970.
             self._answer_info(connection, request, context.wall_clock())

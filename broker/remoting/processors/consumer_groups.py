@@ -20,7 +20,6 @@ from broker.admin.consumer_groups import (
     ConsumerGroups,
     GroupProgress,
     QueueProgress,
-    TooManyQueuesError,
     TopicProgress,
     waiting_places,
 )
@@ -30,8 +29,6 @@ from broker.errors import unknown_topic
 from broker.limits import ADMIN
 from broker.remoting.connection import Connection
 from broker.remoting.processors.client_manage import no_member
-from broker.remoting.protocol.codes import ResponseCode
-from broker.remoting.protocol.errors import RequestError
 from broker.remoting.protocol.ext_fields import ext_bool, ext_str
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.protocol.java_json import encode_json, object_map
@@ -174,10 +171,7 @@ class GroupProcessor:
         connection.respond(request, body=(encode_json({**document, **subscription}),))
 
     def _list_queues(self, topics: Iterable[TopicProgress]) -> list[QueueProgress]:
-        try:
-            return self._groups.list_queues(topics)
-        except TooManyQueuesError as error:
-            raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        return self._groups.list_queues(topics)
 
     def _detail(
         self, group: GroupProgress, listed: Iterable[QueueProgress], times: Mapping[Place, int]

@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 
 from broker.context import BrokerContext
 from broker.delivery.message_filter import message_filter
-from broker.errors import REFUSALS, UnknownQueueError, reason_of
 from broker.filter.subscription import ALL, TAG_TYPE
 from broker.limits import CONSUME, FORWARDING
 from broker.pop.pop_request import (
@@ -26,12 +25,12 @@ from broker.pop.pop_request import (
 )
 from broker.pop.receipt_handle import ReceiptHandle, parse_handle
 from broker.remoting.connection import Connection, Handler
-from broker.remoting.error_responses import respond_refusal
+from broker.remoting.error_responses import HANDLED, respond_error
 from broker.remoting.forwarded_frame import ForwardedFrame
 from broker.remoting.processors.callers import Callers
 from broker.remoting.processors.json_body import json_object, objects_of, text_of
 from broker.remoting.protocol.codes import ResponseCode
-from broker.remoting.protocol.errors import HANDLER_FAULTS, FieldError, RequestError
+from broker.remoting.protocol.errors import FieldError
 from broker.remoting.protocol.ext_fields import INT32_MAX, ext_bool, ext_int, ext_str
 from broker.remoting.protocol.frame import Frame
 from store.field_checks import I64_MAX, integer
@@ -237,16 +236,8 @@ async def _answered(connection: Connection, request: Frame, work: _Work) -> None
     """Does the work, and answers its errors."""
     try:
         await work(connection, request)
-    except RequestError as error:
-        connection.refusals[error.reason] += 1
-        connection.respond(request, error.code, error.remark)
-    except UnknownQueueError as error:  # a pull is refused with 1 for it
-        connection.refusals[reason_of(error)] += 1
-        connection.respond(request, ResponseCode.INVALID_PARAMETER, str(error))
-    except REFUSALS as error:
-        respond_refusal(connection, request, error)
-    except HANDLER_FAULTS as error:
-        connection.respond_fault(request, error)
+    except HANDLED as error:
+        respond_error(connection, request, error)
 
 
 def _respond_receipt(

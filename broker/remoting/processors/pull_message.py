@@ -13,6 +13,7 @@ from broker.delivery.message_reader import GetMessageStatus
 from broker.errors import RefusedError
 from broker.filter.subscription import TAG_TYPE
 from broker.remoting.connection import Connection
+from broker.remoting.error_responses import respond_refusal
 from broker.remoting.processors.callers import Callers, hold
 from broker.remoting.protocol.codes import LEADER, ResponseCode
 from broker.remoting.protocol.ext_fields import ext_int, ext_str
@@ -64,9 +65,10 @@ class _Answer:
         self.request = request
 
     def give(self, fetched: Fetched | None, error: RefusedError | StoreError | None) -> None:
-        if fetched is None:
-            self.connection.respond(self.request, ResponseCode.SYSTEM_ERROR, str(error))
+        if error is not None:
+            respond_refusal(self.connection, self.request, error)
             return
+        assert fetched is not None  # noqa: S101 - it is one of both
         found, parts, offset, broker_id = fetched
         if found.status is GetMessageStatus.NO_MESSAGE_IN_QUEUE:
             code = ResponseCode.PULL_OFFSET_MOVED if offset else ResponseCode.PULL_NOT_FOUND

@@ -14,7 +14,6 @@ from broker.remoting.protocol.errors import RequestError
 from broker.remoting.protocol.ext_fields import ext_int, ext_str
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.protocol.java_json import encode_json
-from store.errors import StoreError
 
 
 class QueryConsumeQueueProcessor:
@@ -53,10 +52,7 @@ class QueryConsumeQueueProcessor:
                     document["filterData"] = str(error)
         queue = self._context.machine.queue(name, queue_id)
         count = max(0, min(count, CONSUME.queue_rows_max))
-        try:
-            data = b"" if queue is None else queue.read(max(index, first), count)
-        except StoreError as error:
-            raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        data = b"" if queue is None else queue.read(max(index, first), count)
         document["queueData"] = [
             {
                 "physicOffset": position,

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from broker.context import BrokerContext
+from broker.errors import MissingMessageError
 from broker.limits import CONSUME
 from broker.remoting.connection import Connection
-from broker.remoting.protocol.codes import MISSING, ResponseCode
+from broker.remoting.error_responses import respond_refusal
+from broker.remoting.protocol.codes import ResponseCode
 from broker.remoting.protocol.ext_fields import ext_bool, ext_int, ext_str
 from broker.remoting.protocol.frame import Frame
 from store.errors import NotReplicatedYetError, OutOfRangeError, StoreError
@@ -36,14 +38,9 @@ class QueryMessageProcessor:
             elif isinstance(error, OutOfRangeError) and not isinstance(
                 error, NotReplicatedYetError
             ):
-                connection.respond(
-                    request,
-                    ResponseCode.SYSTEM_ERROR,
-                    f"can not find message by the offset {position}: {error}",
-                    {MISSING: "true"},
-                )
+                respond_refusal(connection, request, MissingMessageError(position, error))
             else:
-                connection.respond(request, ResponseCode.SYSTEM_ERROR, str(error))
+                respond_refusal(connection, request, error)
 
         self._context.lookup.record(position, answer)
 
@@ -68,7 +65,7 @@ class QueryMessageProcessor:
                 "indexLastUpdatePhyoffset": str(machine.applied_end),
             }
             if error is not None:
-                connection.respond(request, ResponseCode.SYSTEM_ERROR, str(error))
+                respond_refusal(connection, request, error)
             elif not records:
                 remark = f"can not find message of the topic {topic} with the key {key}"
                 connection.respond(request, ResponseCode.QUERY_NOT_FOUND, remark, ext)

@@ -13,6 +13,7 @@ from functools import partial
 
 from broker.context import BrokerContext
 from broker.remoting.connection import Connection
+from broker.remoting.error_responses import respond_refusal
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.errors import (
     CallError,
@@ -59,7 +60,7 @@ class RelayProcessor:
             if error is None:
                 self._relay(connection, request, named, fields, record)
             else:
-                connection.respond(request, ResponseCode.SYSTEM_ERROR, str(error))
+                respond_refusal(connection, request, error)
 
         self._context.lookup.record(int(match[1], 16), found)
 

@@ -13,7 +13,7 @@ from broker.admin.consumer_groups import ConsumerGroups
 from broker.admin.topic_contents import queue_ranges
 from broker.context import BrokerContext
 from broker.delivery.offset_resets import TO_THE_END, ResetRequest
-from broker.errors import REFUSALS, Refusal, unknown_topic
+from broker.errors import Refusal, unknown_topic
 from broker.remoting.connection import Connection
 from broker.remoting.error_responses import respond_refusal
 from broker.remoting.protocol.codes import LanguageCode, RequestCode, ResponseCode
@@ -84,10 +84,8 @@ class ResetProcessor:
             table = b'{"offsetTable":%b}' % object_map(by_queue)
             self._tell_members(reset, by_queue, table)
             connection.respond(request, body=(table,))
-        elif isinstance(error, REFUSALS):
+        elif error is not None:
             respond_refusal(connection, request, error)
-        else:
-            connection.respond(request, ResponseCode.SYSTEM_ERROR, str(error))
 
     def _tell_members(
         self,

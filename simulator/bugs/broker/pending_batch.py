@@ -86,7 +86,7 @@ def unknown_offset_answered_as_none(patch: Patch) -> None:
     def hasty(
         query: Original[None], processor: OffsetProcessor, connection: Connection, request: Frame
     ) -> None:
-        if processor._context.batcher.serving:
+        if processor._batcher.serving:
             query(processor, connection, request)
         else:
             connection.respond(request, ResponseCode.QUERY_NOT_FOUND, "there is none")

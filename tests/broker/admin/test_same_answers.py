@@ -266,7 +266,6 @@ ASK_FOR_THEMSELVES = {
     "client_manage.py": "38 and 203: who is connected, and nothing else",
     "query_consume_queue.py": "321: the rows of one queue",
     "consumer_groups.py": "345: what is connected, and nothing else",
-    "consumer_offsets.py": "14 and 29 to 32: one queue, and nothing else",
     "relay_to_consumer.py": "asks the members themselves",
     "reset_offset.py": "moves the members between the bounds of their queues",
     "topic_and_group_admin.py": "201 and 352: the configurations themselves",

@@ -48,6 +48,20 @@ async def test_a_node_without_a_leader_tells_queue_offsets_only_where_stale_ones
         assert await queried(service, policy) == (Code.TOPIC_NOT_FOUND, 0)
 
 
+async def test_a_node_without_a_leader_says_so_of_an_offset_of_a_group(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
+    queue = df.MessageQueue(topic=df.Resource(name="orders"), id=0)
+    request = pb.GetOffsetRequest(group=df.Resource(name="readers"), message_queue=queue)
+    async with (
+        running_broker(loop, tmp_path, serving=False) as broker,
+        service_of(broker) as service,
+    ):
+        answer = await service.ask("GetOffset", request, pb.GetOffsetResponse)
+        assert answer.status.code == Code.HA_NOT_AVAILABLE
+        assert service.service.dispatcher.refusals == {"read_unconfirmed": 1}
+
+
 async def test_a_node_that_lags_answers_with_what_it_has_once_it_has_caught_up(
     service: SingleService, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,7 @@ from unittest.mock import AsyncMock
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
+from broker.errors import NoAnswerError
 from broker.filter.subscription import tag_codes
 from broker.grpc import sent_messages
 from broker.grpc.call import Call
@@ -19,7 +20,6 @@ from broker.grpc.forwarding import GrpcForwarder
 from broker.grpc.protocol import definition_pb2 as df
 from broker.grpc.protocol import service_pb2 as pb
 from broker.grpc.protocol.definition_pb2 import Code, FilterType
-from broker.grpc.statuses import NoAnswerError
 from broker.limits import CONSUME, GRPC
 from broker.pop.pop_request import PopRequest, PopResult
 from broker.remoting.protocol.codes import RequestCode, ResponseCode

@@ -25,7 +25,7 @@ from tests.broker.single_broker import SingleBroker
 from tests.support.virtual_network import NetworkedLoop
 
 STATUS = {
-    ResponseCode.SYSTEM_ERROR: (400,),
+    ResponseCode.SYSTEM_ERROR: (400, 404),
     ResponseCode.SYSTEM_BUSY: (503,),
     ResponseCode.MESSAGE_ILLEGAL: (400, 413),
     ResponseCode.SERVICE_NOT_AVAILABLE: (503,),

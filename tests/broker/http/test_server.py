@@ -97,8 +97,6 @@ async def test_an_answer_ends_before_the_message_with_which_it_inflates_to_too_m
         ({"body": "a", "properties": {"a": "\x02"}}, "contains a separator"),
         ({"body": "a", "queue_id": "0"}, "queue_id is not an integer: '0'"),
         ({"body": "a", "queue_id": 0.5}, "queue_id is not an integer: 0.5"),
-        ({"body": "a", "queue_id": 9.0}, "has no queue 9"),
-        ({"body": "a", "queue_id": 9}, "has no queue 9"),
         ({"body": "a", "queue_id": -1}, "queue_id is below 0: -1; leave it out for any queue"),
         ({"body": "a", "keys": ["a b"]}, "a key is one word without white space: 'a b'"),
         ({"body": "a", "keys": ["a", ""]}, "a key is one word without white space: ''"),
@@ -110,6 +108,14 @@ async def test_a_bad_message_is_refused_with_what_is_wrong(
 ) -> None:
     status, answer = await site.post("orders", document)
     assert (status, error in answer["error"]) == (400, True), answer
+
+
+@pytest.mark.parametrize("queue_id", [9, 9.0])
+async def test_a_message_to_a_queue_that_the_topic_does_not_have_is_refused(
+    site: Site, queue_id: float
+) -> None:
+    status, answer = await site.post("orders", {"body": "a", "queue_id": queue_id})
+    assert (status, "has no queue 9" in answer["error"]) == (404, True), answer
 
 
 @pytest.mark.parametrize(
