@@ -68,6 +68,8 @@ class Method:
     """Whether the answer is a stream."""
     repeatable: bool = False
     """Whether the call is idempotent, so that it is retried if its outcome is unknown."""
+    reads: bool = False
+    """Whether the answer to a retry is right whatever an earlier try has done."""
     has_bodies: bool = False
     """Whether most of a request are bodies of messages, which take no more memory decoded. The
     handler holds what the rest takes."""
@@ -84,6 +86,11 @@ class Method:
                 request = self.request.FromString(body)
                 setattr(response, self.refusal_repeats, getattr(request, self.refusal_repeats))
         return response.SerializeToString()
+
+    def succeeded(self, answers: Sequence[bytes]) -> bool:
+        """Whether the encoded answers say that all was done."""
+        first: Any = self.response.FromString(answers[0])
+        return bool(first.status.code == Code.OK)
 
     def memory(self, body: bytes) -> int:
         """The bytes that a request takes while it is in progress."""
@@ -164,15 +171,27 @@ class Dispatcher:
             return [each.SerializeToString() for each in await method.handler(left(), request)]
 
         repeats = REPEATS_MAX if method.repeatable and not call.forwarded else 0
+        doubt: Answered | None = None
+        """Why an earlier try may have been carried out. The refusal of a later one does not tell
+        what became of it."""
         while True:
             try:
-                return await self._leader_wait.serve_or_forward(
+                answers = await self._leader_wait.serve_or_forward(
                     serve, None if call.forwarded else lambda _refusal: self._forward(left(), body)
                 )
-            except DOUBTS:
+            except DOUBTS as error:
                 if repeats == 0:
                     raise
                 repeats -= 1
+                doubt = error
+            except ANSWERED as error:
+                if doubt is None or method.reads:
+                    raise
+                raise doubt from error
+            else:
+                if doubt is None or method.reads or method.succeeded(answers):
+                    return answers
+                raise doubt
 
     def checked(self, call: Call, needed: Callable[[], Iterable[Access]]) -> Call:
         """The call with its caller. Raises :class:`~broker.errors.AccessDeniedError` if the caller

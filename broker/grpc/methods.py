@@ -71,6 +71,7 @@ def service_methods(
             streams=True,
             # Further messages of a retry become visible again after their invisible time.
             repeatable=True,
+            reads=True,
         ),
         "AckMessage": Method(
             pb.AckMessageRequest,
@@ -103,10 +104,19 @@ def service_methods(
             repeatable=True,
         ),
         "GetOffset": Method(
-            pb.GetOffsetRequest, pb.GetOffsetResponse, offsets.get, queue_access, repeatable=True
+            pb.GetOffsetRequest,
+            pb.GetOffsetResponse,
+            offsets.get,
+            queue_access,
+            repeatable=True,
+            reads=True,
         ),
         "QueryOffset": Method(
-            pb.QueryOffsetRequest, pb.QueryOffsetResponse, offsets.query, repeatable=True
+            pb.QueryOffsetRequest,
+            pb.QueryOffsetResponse,
+            offsets.query,
+            repeatable=True,
+            reads=True,
         ),
         "RecallMessage": Method(
             pb.RecallMessageRequest,

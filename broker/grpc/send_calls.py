@@ -27,7 +27,7 @@ from broker.grpc.protocol.service_pb2 import (
 )
 from broker.grpc.received_messages import Received, received_messages
 from broker.grpc.remote_client import parse_transaction_id, transaction_id
-from broker.grpc.statuses import OK, BadCallError, refusal_status
+from broker.grpc.statuses import OK, BadCallError, PartlyStoredError, refusal_status
 from broker.ingest.awaited_send import AwaitedSend
 from broker.limits import GRPC
 from broker.quotas.held_sends import HeldSends
@@ -63,17 +63,25 @@ class SendCalls:
         with self._held.holding(_size(request, received)) if owes else nullcontext():
             sends = [self._submitted(each, call.born_host, caller) for each in received]
             results = await asyncio.gather(*(each.done for each in sends), return_exceptions=True)
-        may_be_stored = any(isinstance(each, tuple | OutcomeUnknownError) for each in results)
-        for result in results:
-            # The call is retried as a whole. Messages that are stored must be recognised then.
-            if isinstance(result, (*NOT_HERE, OutcomeUnknownError)) and (
-                context.config.dedup_window_seconds or not may_be_stored
-            ):
-                raise result
+        self._check_whole(results)
         entries = [self._entry(*each) for each in zip(received, sends, results, strict=True)]
         codes = {entry.status.code for entry in entries}
         status = entries[0].status if len(codes) == 1 else Status(code=Code.MULTIPLE_RESULTS)
         return [SendMessageResponse(status=status, entries=entries)]
+
+    def _check_whole(self, results: Sequence[tuple[int, int] | BaseException]) -> None:
+        """Raises if the call is to be retried as a whole: with the refusal of a leader that went if
+        no message is stored, and otherwise so that the outcome counts as unknown. Messages that are
+        stored must be recognised then."""
+        unknown = [each for each in results if isinstance(each, OutcomeUnknownError)]
+        not_here = [each for each in results if isinstance(each, NOT_HERE)]
+        if not_here and not unknown and not any(isinstance(each, tuple) for each in results):
+            raise not_here[0]
+        if self._context.config.dedup_window_seconds:
+            if unknown:
+                raise unknown[0]
+            if not_here:
+                raise PartlyStoredError
 
     def _owes(self, messages: Iterable[Received], caller: FindCaller) -> bool:
         quotas = self._context.ingest.quotas
