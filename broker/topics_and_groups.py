@@ -144,6 +144,12 @@ class GroupConfig:
     which_broker_when_slow: int = 1
     notify_ids_changed: bool = True
 
+    @property
+    def retries_max(self) -> int:
+        """How often a message is tried again. A group without retry queues has no retries: what it
+        fails at is a dead letter at once."""
+        return max(self.retry_max_times, 0) if self.retry_queues > 0 else 0
+
     def as_json(self) -> dict[str, object]:
         return {
             "brokerId": self.broker_id,

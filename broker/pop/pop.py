@@ -87,7 +87,7 @@ class Pop:
         self._rng = rng
         self.held = HeldReceives(loop, batcher.now_ms)
         self.renewal = AutoRenewal(machine, batcher)
-        self._dead_letters = DeadLetters(batcher=batcher, wall_clock=wall_clock, rng=rng)
+        self._dead_letters = DeadLetters(batcher=batcher, wall_clock=wall_clock)
         self._receiver = Receiver(
             machine=machine,
             reader=reader,
