@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from broker.errors import RefusedError
+from broker.errors import RefusedError, UnknownQueueError
 from store.message.scheduled_topics import SCHEDULE_TOPIC, TIMER_TOPIC
 from store.quoting import quoted
 
@@ -215,6 +215,28 @@ def retry_topic(group: str) -> str:
 def dead_letter_topic(group: str) -> str:
     """The topic of messages that a group's consumers sent back too often."""
     return DLQ_PREFIX + group
+
+
+def is_reserved(topic: str) -> bool:
+    """Whether no request creates a topic of that name."""
+    return topic.startswith(SYSTEM_PREFIX)
+
+
+def check_queue(topic: TopicConfig, queue_id: int) -> None:
+    """Raises :class:`~broker.errors.UnknownQueueError` unless the topic has that queue."""
+    _check_queue(topic, queue_id, topic.queues, "")
+
+
+def check_queue_to_read(topic: TopicConfig, queue_id: int) -> None:
+    """The same for a queue from which messages are read."""
+    _check_queue(topic, queue_id, topic.read_queues, " to read")
+
+
+def _check_queue(topic: TopicConfig, queue_id: int, queues: int, use: str) -> None:
+    if not 0 <= queue_id < queues:
+        raise UnknownQueueError(
+            f"the topic {topic.name} has no queue {queue_id}{use}, its queues are 0 to {queues - 1}"
+        )
 
 
 def check_topic_name(name: str) -> None:

@@ -24,6 +24,8 @@ from broker.errors import (
     Refusal,
     UnauthenticatedError,
     UnavailableError,
+    UnknownGroupError,
+    UnknownQueueError,
     UnknownTopicError,
     reason_of,
 )
@@ -37,6 +39,8 @@ _STATUS: tuple[tuple[type[Exception], HTTPStatus], ...] = (
     (ProposeError, HTTPStatus.SERVICE_UNAVAILABLE),
     (UnavailableError, HTTPStatus.SERVICE_UNAVAILABLE),
     (UnknownTopicError, HTTPStatus.NOT_FOUND),
+    (UnknownQueueError, HTTPStatus.NOT_FOUND),
+    (UnknownGroupError, HTTPStatus.NOT_FOUND),
     (ForbiddenError, HTTPStatus.FORBIDDEN),
     (UnauthenticatedError, HTTPStatus.UNAUTHORIZED),
     (AccessDeniedError, HTTPStatus.FORBIDDEN),

@@ -19,7 +19,7 @@ from broker.remoting.protocol.errors import FieldError, RequestError
 from broker.remoting.protocol.ext_fields import INT32_MAX, ext_bool, ext_int, ext_str
 from broker.remoting.protocol.frame import Frame
 from broker.state.commands import Command, CommitOffset
-from broker.topics_and_groups import TopicConfig, check_group_name, check_topic_name
+from broker.topics_and_groups import check_group_name, check_queue, check_topic_name
 from dledger.errors import ProposeError
 from store.errors import StoreError
 from store.quoting import FROM_OUTSIDE, quoted
@@ -112,7 +112,7 @@ class OffsetProcessor:
         config = batcher.topic(topic)
         if config is None:
             raise unknown_topic(topic)
-        _check_queue(config, queue_id)
+        check_queue(config, queue_id)
         end = batcher.end_offset(topic, queue_id)
         if offset > end:
             raise RequestError(
@@ -180,17 +180,8 @@ class OffsetProcessor:
         topic = self._context.machine.state.topics.get(name)
         if topic is None:
             raise unknown_topic(name)
-        _check_queue(topic, queue_id)
+        check_queue(topic, queue_id)
         return name, queue_id
-
-
-def _check_queue(topic: TopicConfig, queue_id: int) -> None:
-    queues = topic.queues
-    if not 0 <= queue_id < queues:
-        raise RequestError(
-            ResponseCode.SYSTEM_ERROR,
-            f"the topic {topic.name} has no queue {queue_id}, its queues are 0 to {queues - 1}",
-        )
 
 
 def _answer_number(

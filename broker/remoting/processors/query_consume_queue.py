@@ -14,6 +14,7 @@ from broker.remoting.protocol.errors import RequestError
 from broker.remoting.protocol.ext_fields import ext_int, ext_str
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.protocol.java_json import encode_json
+from broker.topics_and_groups import check_queue
 from store.errors import StoreError
 
 
@@ -32,10 +33,7 @@ class QueryConsumeQueueProcessor:
         topic = self._context.machine.state.topics.get(name)
         if topic is None:
             raise unknown_topic(name)
-        if not 0 <= queue_id < max(topic.read_queues, topic.write_queues):
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR, f"the topic {name} has no queue {queue_id}"
-            )
+        check_queue(topic, queue_id)
         first, end = self._context.reader.offsets(name, queue_id)
         document: dict[str, object] = {"maxQueueIndex": end, "minQueueIndex": first}
         codes = None

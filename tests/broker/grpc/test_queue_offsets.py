@@ -73,3 +73,23 @@ async def test_a_question_that_nobody_answers_ends(
     began = asyncio.get_running_loop().time()
     assert await queried(service) == (Code.REQUEST_TIMEOUT, 0)
     assert asyncio.get_running_loop().time() - began == pytest.approx(READ_SECONDS)
+
+
+@pytest.mark.parametrize("queue_id", [9, -1])
+async def test_a_queue_that_is_not_there_is_not_found_by_any_call(
+    service: SingleService, queue_id: int
+) -> None:
+    await service.broker.create_topic("orders")
+    group = df.Resource(name="g")
+    queue = df.MessageQueue(topic=df.Resource(name="orders"), id=queue_id)
+    pull = pb.PullMessageRequest(group=group, message_queue=queue)
+    end = pb.QueryOffsetRequest(message_queue=queue, query_offset_policy=QueryOffsetPolicy.END)
+    first, *_ = await service.raw("PullMessage", pull.SerializeToString())
+    asked = await service.ask("QueryOffset", end, pb.QueryOffsetResponse)
+    told = [pb.PullMessageResponse.FromString(first).status.code, asked.status.code]
+    if queue_id > 0:
+        update = pb.UpdateOffsetRequest(group=group, message_queue=queue)
+        answer = await service.ask("UpdateOffset", update, pb.UpdateOffsetResponse)
+        told.append(answer.status.code)
+    assert set(told) == {Code.NOT_FOUND}
+    assert service.service.dispatcher.refusals == {"unknown_queue": len(told)}

@@ -97,8 +97,6 @@ async def test_an_answer_ends_before_the_message_with_which_it_inflates_to_too_m
         ({"body": "a", "properties": {"a": "\x02"}}, "contains a separator"),
         ({"body": "a", "queue_id": "0"}, "queue_id is not an integer: '0'"),
         ({"body": "a", "queue_id": 0.5}, "queue_id is not an integer: 0.5"),
-        ({"body": "a", "queue_id": 9.0}, "has no queue 9"),
-        ({"body": "a", "queue_id": 9}, "has no queue 9"),
         ({"body": "a", "queue_id": -1}, "queue_id is below 0: -1; leave it out for any queue"),
         ({"body": "a", "keys": ["a b"]}, "a key is one word without white space: 'a b'"),
         ({"body": "a", "keys": ["a", ""]}, "a key is one word without white space: ''"),
@@ -124,6 +122,22 @@ async def test_a_refusal_does_not_repeat_all_that_was_sent(site: Site, document:
 async def test_a_body_that_is_no_json_is_refused(site: Site) -> None:
     status, answer = await site.ask("POST", "/topics/orders/messages", b"hello")
     assert (status, "the request is not JSON" in answer["error"]) == (400, True)
+
+
+@pytest.mark.parametrize("queue_id", [9, 9.0])
+async def test_a_message_for_a_queue_that_is_not_there_is_refused_as_a_read_is(
+    site: Site, queue_id: float
+) -> None:
+    status, answer = await site.post("orders", {"body": "a", "queue_id": queue_id})
+    assert (status, answer["error"]) == (
+        404,
+        "the topic orders has no queue 9, its queues are 0 to 3",
+    )
+
+
+async def test_a_message_for_a_group_that_is_not_there_is_refused(site: Site) -> None:
+    status, answer = await site.post("%25RETRY%25nobody", {"body": "a"})
+    assert (status, answer["error"]) == (404, "subscription group not exist, nobody")
 
 
 @pytest.mark.parametrize("size", [64 << 10, (64 << 10) + 1, 1 << 20])
