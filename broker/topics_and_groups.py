@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from broker.errors import RefusedError
+from broker.errors import RefusedError, UnknownQueueError
 from store.message.scheduled_topics import SCHEDULE_TOPIC, TIMER_TOPIC
 from store.quoting import quoted
 
@@ -152,6 +152,12 @@ class GroupConfig:
     which_broker_when_slow: int = 1
     notify_ids_changed: bool = True
 
+    @property
+    def retries_max(self) -> int:
+        """How often a message is tried again. A group without retry queues has no retries: what it
+        fails at is a dead letter at once."""
+        return max(self.retry_max_times, 0) if self.retry_queues > 0 else 0
+
     def as_json(self) -> dict[str, object]:
         return {
             "brokerId": self.broker_id,
@@ -217,6 +223,28 @@ def retry_topic(group: str) -> str:
 def dead_letter_topic(group: str) -> str:
     """The topic of messages that a group's consumers sent back too often."""
     return DLQ_PREFIX + group
+
+
+def is_reserved(topic: str) -> bool:
+    """Whether no request creates a topic of that name."""
+    return topic.startswith(SYSTEM_PREFIX)
+
+
+def check_queue(topic: TopicConfig, queue_id: int) -> None:
+    """Raises :class:`~broker.errors.UnknownQueueError` unless the topic has that queue."""
+    _check_queue(topic, queue_id, topic.queues, "")
+
+
+def check_queue_to_read(topic: TopicConfig, queue_id: int) -> None:
+    """The same for a queue from which messages are read."""
+    _check_queue(topic, queue_id, topic.read_queues, " to read")
+
+
+def _check_queue(topic: TopicConfig, queue_id: int, queues: int, use: str) -> None:
+    if not 0 <= queue_id < queues:
+        raise UnknownQueueError(
+            f"the topic {topic.name} has no queue {queue_id}{use}, its queues are 0 to {queues - 1}"
+        )
 
 
 def check_topic_name(name: str) -> None:

@@ -9,11 +9,12 @@ from broker.cluster_admin.admin_client import AdminClient, NoTopicError, documen
 from broker.cluster_admin.consumer_group_views import ConsumerGroupView, find_group
 from broker.command_error import CommandError
 from broker.remoting.protocol.codes import RequestCode
+from broker.remoting.protocol.ext_fields import INT32_MAX
 from broker.remoting.protocol.java_json import encode_json
 from broker.topics_and_groups import dead_letter_topic
 
-RETRIES_MAX = 10_000
-"""Setting: the attempts before a message of a group becomes a dead letter."""
+RETRIES_MAX = INT32_MAX
+"""Format: the most retries before a message of a group becomes a dead letter."""
 
 
 class GroupDeletion:

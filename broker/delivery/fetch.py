@@ -15,6 +15,7 @@ from functools import partial
 from typing import NamedTuple, Protocol, TypeAlias
 
 from broker.config.dynamic_settings import DynamicSettings
+from broker.delivery.consumer_checks import check_may_consume, check_readable
 from broker.delivery.long_polling import HeldPull, LongPolling, Owner
 from broker.delivery.message_filter import SCAN_LIMITS, MessageFilter, message_filter, selected
 from broker.delivery.message_lookup import MessageLookup
@@ -32,9 +33,7 @@ from broker.errors import (
     ForbiddenError,
     RefusedError,
     StaleSubscriptionError,
-    UnknownQueueError,
     UnknownSubscriptionError,
-    unknown_topic,
 )
 from broker.filter.subscription import ALL, TAG_TYPE, Subscription
 from broker.group_commit.batcher import Batcher
@@ -192,15 +191,17 @@ class Delivery:
         Raises one of :data:`~broker.errors.REFUSALS` if the request is refused.
         """
         group, topic, queue_id = request.group, request.topic, request.queue_id
+        check_readable(topic, self._machine.state.topics.get(topic), queue_id)
         if group:
             self._check_group(group)
-        self._check_queue(topic, queue_id)
         if request.expression is None:
             wanted = self._subscribed(request)
         else:
             wanted = message_filter(self._settings, request.expression_type, request.expression)
-        if group and request.commit_offset is not None:
-            self._commit_offset(group, topic, queue_id, request.commit_offset)
+        if group:
+            self._ensure_group(group)
+            if request.commit_offset is not None:
+                self._commit_offset(group, topic, queue_id, request.commit_offset)
         hold_seconds = request.hold_seconds
         if hold_seconds > 0:
             hold_seconds = min(hold_seconds, CONSUME.long_poll_seconds_max)
@@ -233,26 +234,14 @@ class Delivery:
     # --- checks of a request
 
     def _check_group(self, group: str) -> None:
-        self._ensure_group(group)
         settings = self._batcher.group(group)
-        if settings is None:
-            return
-        if not settings.consume_enable:
-            raise ForbiddenError(f"the group {group} is not allowed to consume")
-        if not settings.consume_broadcast_enable and self._consumers.is_broadcasting(group):
+        check_may_consume(group, settings)
+        if (
+            settings is not None
+            and not settings.consume_broadcast_enable
+            and self._consumers.is_broadcasting(group)
+        ):
             raise ForbiddenError(f"the consumer group[{group}] can not consume by broadcast way")
-
-    def _check_queue(self, name: str, queue_id: int) -> None:
-        topic = self._machine.state.topics.get(name)
-        if topic is None:
-            raise unknown_topic(name)
-        if not topic.readable:
-            raise ForbiddenError(f"the topic {name} is not readable")
-        if not 0 <= queue_id < topic.read_queues:
-            raise UnknownQueueError(
-                f"the topic {name} has no queue {queue_id} to read, "
-                f"its queues are 0 to {topic.read_queues - 1}"
-            )
 
     def _subscribed(self, request: FetchRequest) -> MessageFilter:
         group, topic = request.group, request.topic

@@ -12,11 +12,11 @@ from broker.delivery.message_lookup import MessageLookup, NumberDone
 from broker.delivery.message_reader import MessageReader
 from broker.delivery.offset_quota import check_offset_quota
 from broker.delivery.offset_resets import reset_commands
-from broker.errors import IllegalOffsetError, Refusal, UnknownQueueError, unknown_topic
+from broker.errors import IllegalOffsetError, Refusal, unknown_topic
 from broker.group_commit.batcher import Batcher
 from broker.state.commands import Command, CommitOffset
 from broker.state.state_machine import BrokerStateMachine
-from broker.topics_and_groups import TopicConfig, check_group_name, check_topic_name
+from broker.topics_and_groups import check_group_name, check_queue, check_topic_name
 from dledger.errors import ProposeError
 from dledger.node.linearizable_reads import Done as Confirmed
 from dledger.node.linearizable_reads import LinearizableReads
@@ -123,7 +123,7 @@ class Offsets:
         config = batcher.topic(topic)
         if config is None:
             raise unknown_topic(topic)
-        _check_queue(config, queue_id)
+        check_queue(config, queue_id)
         end = batcher.end_offset(topic, queue_id)
         if offset > end:
             raise IllegalOffsetError(
@@ -179,12 +179,4 @@ class Offsets:
         topic = self._machine.state.topics.get(name)
         if topic is None:
             raise unknown_topic(name)
-        _check_queue(topic, queue_id)
-
-
-def _check_queue(topic: TopicConfig, queue_id: int) -> None:
-    queues = topic.queues
-    if not 0 <= queue_id < queues:
-        raise UnknownQueueError(
-            f"the topic {topic.name} has no queue {queue_id}, its queues are 0 to {queues - 1}"
-        )
+        check_queue(topic, queue_id)

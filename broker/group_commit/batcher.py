@@ -28,7 +28,7 @@ from broker.group_commit.pending_state import LAZY_SECONDS, PendingState, Totals
 from broker.group_commit.ports import Applied, Proposer
 from broker.group_commit.store_clock import StoreClock
 from broker.limits import PRODUCE
-from broker.state.commands import Command, DeleteTopic, StoreRequests, encode_commands
+from broker.state.commands import Command, DeleteTopic, PutTopic, StoreRequests, encode_commands
 from broker.state.deduplication_window import DeduplicationIndex, pack_keys
 from dledger.errors import BusyError, NotLeaderError, ProposeError
 from dledger.node.state_machine import Leadership
@@ -153,26 +153,34 @@ class Batcher:
             self.deduplication_index.newer[hashes[0]] = batch.place
 
     def add_messages(
-        self, topic: str, queue_id: int, messages: Sequence[PendingMessage], waiter: Waiter
+        self,
+        topic: str,
+        queue_id: int,
+        messages: Sequence[PendingMessage],
+        waiter: Waiter,
+        *,
+        creates: Sequence[PutTopic] = (),
     ) -> None:
-        """Adds messages of one queue, all in the same entry.
+        """Adds messages of one queue and the topics that they create, all in the same entry.
 
         Raises :class:`~dledger.errors.NotLeaderError`, :class:`~dledger.errors.BusyError`, and
-        :class:`~store.errors.EntryTooLargeError` if no entry could hold them.
-        """
+        :class:`~store.errors.EntryTooLargeError` for too much for any entry."""
         size = pending_bytes(messages)
-        queue = self._queue(topic, queue_id, size + REQUEST_BYTES)
+        more = REQUEST_BYTES + sum(map(command_bytes, creates))
+        queue = self._queue(topic, queue_id, size + more)
         queue.messages.extend(messages)
         queue.waiters.append((waiter, len(messages)))
         batch = self._open
         batch.message_bytes += size
+        for command in creates:
+            self._put_command(batch, command)
         hashes = messages[0].key_hashes
         if hashes and self._deduplicates:
             batch.requests.append(hashes[0])
             self.deduplication_index.newer[hashes[0]] = batch.place
 
     def add_barrier(self, completion: Completion) -> None:
-        """Calls ``completion`` once everything added before is applied or refused. Raises as
+        """Calls ``completion`` once all that was added before is applied or refused. Raises as
         :meth:`add_command`."""
         self._reserve(0).completions.append(completion)
 

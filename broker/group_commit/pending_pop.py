@@ -34,7 +34,7 @@ _STALE_MIN = 64
 class PendingPopQueue:
     """The pending deliveries of a group in one queue."""
 
-    __slots__ = ("_by_nonce", "_due", "_skipped_to", "_visible", "lock", "queue")
+    __slots__ = ("_by_nonce", "_due", "_skipped_to", "_visible", "exhausted", "lock", "queue")
 
     def __init__(self, queue: PopQueue) -> None:
         self.queue = queue
@@ -44,6 +44,10 @@ class PendingPopQueue:
         self._visible: dict[int, None] = {}
         """Offsets that were visible at a look. They include deliveries that wait for their message
         group, and some that are gone since. Every other delivery is in ``_due``."""
+        self.exhausted: dict[int, int] = {}
+        """By offset, the attempts that the record of a message counts that was received too often.
+        A look counts it without its record. Otherwise those that cannot become dead letters now
+        would keep others back."""
         self._index()
 
     def _index(self) -> None:
@@ -81,6 +85,13 @@ class PendingPopQueue:
                 self._received(visible_ms, nonce, [offset])
             case PopWait(rows=rows):
                 self._visible.update((offset, None) for offset, _ in unpack_waiting(rows))
+
+    def note_exhausted(self, offset: int, reconsume_times: int) -> None:
+        """Notes what a record says. Forgets it some time after its delivery has ended."""
+        known, deliveries = self.exhausted, self.queue.deliveries
+        if len(known) > 2 * len(deliveries) + _STALE_MIN:
+            self.exhausted = known = {at: known[at] for at in known if at in deliveries}
+        known[offset] = reconsume_times
 
     def _received(self, visible_ms: int, nonce: int, offsets: list[int]) -> None:
         times = self._by_nonce.setdefault(nonce, {})

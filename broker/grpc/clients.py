@@ -156,6 +156,7 @@ class LeaderClients:
             clients.check_room(client, call.client_id, producers, consumers)
         except RequestError as error:
             raise QuotaExceededError(error.remark) from None
+        self._context.ingest.auto_creator.ensure_groups(consumers)
         # The settings name everything. The client before may have had this id with another account.
         clients.keep_only(client, producers, consumers)
         client.uses(
@@ -166,7 +167,6 @@ class LeaderClients:
         for topic in producers:
             clients.add_producer(client, topic, described)
         for group in consumers:
-            self._context.ingest.auto_creator.ensure_group(group)
             clients.add_consumer(
                 client,
                 group,

@@ -97,7 +97,7 @@ class Renewals:
         if len(self._given) >= STATE.pop_deliveries_max:  # most of them are acknowledged by now
             self._next_minute()
         self._given.update(
-            ((group, each.topic, each.queue), each.offset, each.delivery_attempt)
+            ((group, each.topic, each.queue), each.offset, each.delivery_number)
             for each in messages
         )
 

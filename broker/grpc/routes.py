@@ -22,6 +22,7 @@ from broker.topics_and_groups import (
     PERM_INHERIT,
     TopicConfig,
     check_topic_name,
+    is_reserved,
 )
 from dledger.wire.endpoint import Endpoint
 
@@ -82,7 +83,8 @@ class Routes:
     def _made(self, name: str) -> TopicConfig:
         template = self._context.machine.state.topics.get(AUTO_CREATE_TOPIC)
         if (
-            not self._context.settings.auto_create_topics
+            is_reserved(name)
+            or not self._context.settings.auto_create_topics
             or template is None
             or not template.perm & PERM_INHERIT
         ):

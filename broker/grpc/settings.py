@@ -102,6 +102,6 @@ def consumes_in_order(context: BrokerContext, topics: list[str]) -> bool:
 def _consumer_policy(group: GroupConfig | None) -> RetryPolicy:
     """The retry policy of a group: failed messages become visible after the times of RocketMQ's
     delay levels."""
-    times = (group or GroupConfig("")).retry_max_times
+    times = (group or GroupConfig("")).retries_max
     delays = [Duration(seconds=ms // 1000) for ms in DELAYS_MS[_FIRST_RETRY_LEVEL - 1 :]]
     return RetryPolicy(max_attempts=times + 1, customized_backoff=CustomizedBackoff(next=delays))

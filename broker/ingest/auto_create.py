@@ -5,7 +5,7 @@ Each creation is a command in the log. It travels in the entry of the message th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from broker.errors import ForbiddenError, LongTopicNameError, unknown_topic
@@ -15,7 +15,7 @@ from broker.ingest.state_quota import (
     check_group_quota,
     check_topic_quota,
 )
-from broker.state.commands import PutGroup, PutTopic
+from broker.state.commands import Command, PutGroup, PutTopic
 from broker.topics_and_groups import (
     DLQ_PREFIX,
     PERM_INHERIT,
@@ -26,6 +26,7 @@ from broker.topics_and_groups import (
     TopicConfig,
     check_group_name,
     check_topic_name,
+    is_reserved,
     retry_topic,
 )
 
@@ -48,8 +49,11 @@ class AutoCreator:
         self._settings = settings
         self._wall_clock = wall_clock
 
-    def create_topic(self, name: str, default_topic: str, default_queues: int) -> TopicConfig:
-        """Creates a topic on the first message to it (section 10.1).
+    def new_topic(
+        self, name: str, default_topic: str, default_queues: int
+    ) -> tuple[TopicConfig, Sequence[PutTopic]]:
+        """A topic that its first message creates (section 10.1), and the command for that. It
+        travels with the message, so a refused message leaves no topic behind.
 
         Raises :class:`~broker.topics_and_groups.IllegalTopicNameError` or
         :class:`~broker.errors.LongTopicNameError` for a bad name,
@@ -59,7 +63,7 @@ class AutoCreator:
         if len(name) > TOPIC_SIZE_MAX:
             raise LongTopicNameError(len(name), TOPIC_SIZE_MAX)
         check_topic_name(name)
-        if name in UNSENDABLE_TOPICS:
+        if name in UNSENDABLE_TOPICS or is_reserved(name):
             raise ForbiddenError(f"Sending message to topic[{name}] is forbidden.")
         template = self._batcher.topic(default_topic)
         if name.startswith((RETRY_PREFIX, DLQ_PREFIX)):
@@ -75,32 +79,41 @@ class AutoCreator:
         else:
             raise unknown_topic(name)
         check_auto_created_topic_quota(self._batcher, created)
-        self._batcher.add_command(PutTopic.of(created, self._wall_clock()))
-        return created
+        return created, (PutTopic.of(created, self._wall_clock()),)
 
     def ensure_group(self, group: str) -> None:
-        """Creates a missing group and its retry topic; only a leader does so.
+        """The same as :meth:`ensure_groups` for one group."""
+        if self._batcher.group(group) is None or self._lacks_topic(group):
+            self.ensure_groups((group,))
+
+    def ensure_groups(self, groups: Iterable[str]) -> None:
+        """Creates missing groups and their retry topics, all or none; only a leader does so.
 
         Raises :class:`~broker.topics_and_groups.IllegalGroupNameError` for a bad name, and
         :class:`~broker.errors.UnknownGroupError` or :class:`~broker.errors.QuotaExceededError`
         if there are too many groups or topics.
         """
         batcher = self._batcher
-        topic = retry_topic(group)
-        group_missing = batcher.group(group) is None
-        topic_missing = batcher.topic(topic) is None and len(topic) <= TOPIC_SIZE_MAX
-        if not (group_missing or topic_missing):
+        named = dict.fromkeys(groups)
+        without = [each for each in named if batcher.group(each) is None]
+        topics = [retry_topic(each) for each in named if self._lacks_topic(each)]
+        for group in without:
+            check_group_name(group)
+        if not (without or topics) or not batcher.serving:
             return
-        check_group_name(group)
-        if not batcher.serving:
-            return
-        retries = TopicConfig(topic, 1, 1)
-        if group_missing:
-            check_group_quota(batcher, group, automatic=True)
-        if topic_missing:
-            check_topic_quota(batcher, retries)
+        totals = batcher.totals()
+        for group in without:
+            check_group_quota(totals, group, automatic=True)
+            totals = totals._replace(groups=totals.groups + 1)
+        for topic in topics:
+            check_topic_quota(batcher, TopicConfig(topic, 1, 1), totals)
+            totals = totals._replace(topics=totals.topics + 1, queues=totals.queues + 1)
         now_ms = self._wall_clock()
-        if group_missing:
-            batcher.add_command(PutGroup.of(GroupConfig(group), now_ms))
-        if topic_missing:
-            batcher.add_command(PutTopic.of(retries, now_ms))
+        commands: list[Command] = [PutGroup.of(GroupConfig(each), now_ms) for each in without]
+        commands += [PutTopic.of(TopicConfig(each, 1, 1), now_ms) for each in topics]
+        batcher.add_in_one_entry((), commands)
+
+    def _lacks_topic(self, group: str) -> bool:
+        """Whether the group has no retry topic and may have one."""
+        topic = retry_topic(group)
+        return self._batcher.topic(topic) is None and len(topic) <= TOPIC_SIZE_MAX

@@ -21,6 +21,7 @@ from broker.group_commit.pending_batch import SendWaiter, StoredEarlier
 from broker.ingest.stored_request import same_in_retries, stored_request
 from broker.limits import PRODUCE
 from broker.scheduled.republisher import REPUBLISHED_TOPICS, real_queue
+from broker.state.commands import PutTopic
 from broker.state.deduplication_window import EntryPosition
 from broker.state.state_machine import BrokerStateMachine
 from dledger.errors import BusyError, NotServingError, ProposeError
@@ -64,11 +65,14 @@ class _SuspectedRetry:
         queue_id: int,
         messages: Sequence[PendingMessage],
         waiter: SendWaiter,
+        creates: Sequence[PutTopic],
+        *,
         term: int,
     ) -> None:
         self.topic = topic
         self.queue_id = queue_id
         self.messages = messages
+        self.creates = creates
         self.term = term
         self.waiters = [waiter]
 
@@ -105,9 +109,16 @@ class Deduplicator:
         self._suspect_bytes = 0
 
     def add(
-        self, topic: str, queue_id: int, messages: Sequence[PendingMessage], waiter: SendWaiter
+        self,
+        topic: str,
+        queue_id: int,
+        messages: Sequence[PendingMessage],
+        waiter: SendWaiter,
+        *,
+        creates: Sequence[PutTopic] = (),
     ) -> None:
-        """Adds a request; a suspected retry is looked up first.
+        """Adds a request, and with it the topics that it creates; a suspected retry is looked up
+        first.
 
         Raises as :meth:`~broker.group_commit.batcher.Batcher.add_messages`, and
         :class:`SameHashError`.
@@ -116,7 +127,7 @@ class Deduplicator:
         place = self._batcher.deduplication_index.get(hashes[0]) if hashes else None
         key = find_property(messages[0].properties, UNIQUE_KEY) if place is not None else None
         if place is None or not key:
-            self._batcher.add_messages(topic, queue_id, messages, waiter)
+            self._batcher.add_messages(topic, queue_id, messages, waiter, creates=creates)
             return
         known = self._suspects.get((topic, key))
         if known is None:
@@ -130,7 +141,8 @@ class Deduplicator:
                 )
             if hashes[0] in self._hashes:
                 raise SameHashError
-            suspect = _SuspectedRetry(topic, queue_id, messages, waiter, self._batcher.term)
+            term = self._batcher.term
+            suspect = _SuspectedRetry(topic, queue_id, messages, waiter, creates, term=term)
             self._batcher.add_barrier(partial(self._earlier_applied, suspect, key, place))
             self._suspects[topic, key] = suspect
             self._hashes.add(hashes[0])
@@ -138,7 +150,7 @@ class Deduplicator:
         elif known.is_same(messages):
             known.waiters.append(waiter)
         else:
-            self._batcher.add_messages(topic, queue_id, messages, waiter)
+            self._batcher.add_messages(topic, queue_id, messages, waiter, creates=creates)
 
     def knows_timed(self, properties: bytes) -> bool:
         """Whether an earlier try of a message with these properties may be on the timer wheel."""
@@ -220,12 +232,16 @@ class Deduplicator:
             return
         topic, queue_id = suspect.topic, suspect.queue_id
         config = self._batcher.topic(topic)
-        if topic not in REPUBLISHED_TOPICS and (config is None or queue_id >= config.queues):
+        # Another message may have created a topic since.
+        creates = [each for each in suspect.creates if self._batcher.topic(each.name) is None]
+        if not (topic in REPUBLISHED_TOPICS or creates) and (
+            config is None or queue_id >= config.queues
+        ):
             self.fail(suspect, key, QueueGoneError(topic, queue_id))
             return
         storing = _Storing(self, suspect, key)
         try:
-            self._batcher.add_messages(topic, queue_id, suspect.messages, storing)
+            self._batcher.add_messages(topic, queue_id, suspect.messages, storing, creates=creates)
         except ProposeError as error:
             self.fail(suspect, key, error)
 

@@ -28,7 +28,6 @@ from broker.errors import (
     BodyTooLargeError,
     ForbiddenError,
     IllegalMessageError,
-    UnknownQueueError,
 )
 from broker.group_commit.batcher import Batcher
 from broker.ingest.auto_create import AutoCreateSettings, AutoCreator
@@ -58,7 +57,7 @@ from broker.scheduled.placement import Placement, deliver_time, scheduled_placem
 from broker.scheduled.recall_handle import handle_for
 from broker.scheduled.republisher import REPUBLISHED_TOPICS, check_republished_size
 from broker.scheduled.scheduled_message_service import ScheduledMessageService
-from broker.state.commands import Command
+from broker.state.commands import PutTopic
 from broker.state.state_machine import BrokerStateMachine
 from broker.topics_and_groups import (
     DLQ_PREFIX,
@@ -67,6 +66,7 @@ from broker.topics_and_groups import (
     PERM_WRITE,
     RETRY_PREFIX,
     TopicConfig,
+    check_queue,
 )
 from broker.transactions.half_message import half_message_placement
 from broker.transactions.pending_half_messages import PendingHalfMessages
@@ -151,15 +151,16 @@ class Ingest:
         if not batcher.serving or len(body) > self._body_size_max:
             self.check_body(body)
         config = batcher.topic(topic)
+        creates: Sequence[PutTopic] = ()
         if config is None or not config.perm & PERM_WRITE:
-            config = self._topic(topic, options)
+            config, creates = self._topic(topic, options)
         if config.sys_flag & MESSAGE_TYPE_MASK:
             check_message_type(config, properties)
         if not 0 <= queue_id < config.write_queues:
             queue_id = self._queue_id(config, queue_id, options)
         waiter.queue_id = queue_id
         if topic.startswith(RETRY_PREFIX):
-            self._submit_routed(request, queue_id, body, born_host, waiter)
+            self._submit_routed(request, queue_id, body, born_host, waiter, creates=creates)
             return 0.0
         try:
             message = self._message_builder.build(
@@ -169,13 +170,13 @@ class Ingest:
                 properties,
             )
         except NeedsRoutingError:
-            self._submit_routed(request, queue_id, body, born_host, waiter)
+            self._submit_routed(request, queue_id, body, born_host, waiter, creates=creates)
             return 0.0
         hashes = message.key_hashes
         known = self._deduplication_index
         # Few messages are retries: this check saves the others a call.
-        if hashes and (hashes[0] in known.newer or hashes[0] in known.older):
-            self.deduplicator.add(topic, queue_id, (message,), waiter)
+        if creates or (hashes and (hashes[0] in known.newer or hashes[0] in known.older)):
+            self.deduplicator.add(topic, queue_id, (message,), waiter, creates=creates)
         else:
             batcher.add_message(topic, queue_id, message, waiter)
         return 0.0
@@ -189,7 +190,7 @@ class Ingest:
         if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
             raise IllegalMessageError(f"a batch may not go to the topic {topic}")
         self.check_body(body)
-        config = self._topic(topic, options)
+        config, creates = self._topic(topic, options)
         queue_id = waiter.queue_id = self._queue_id(config, queue_id, options)
         of = origin(topic, sys_flag, born_timestamp, born_host, reconsume_times)
         try:
@@ -204,10 +205,10 @@ class Ingest:
             for message in messages:
                 check_message_type(config, message.properties)
         if self.quotas is None:
-            self.deduplicator.add(topic, queue_id, messages, waiter)
+            self.deduplicator.add(topic, queue_id, messages, waiter, creates=creates)
             return 0.0
         held = HeldAnswer(waiter, self._loop)
-        self.deduplicator.add(topic, queue_id, messages, held)
+        self.deduplicator.add(topic, queue_id, messages, held, creates=creates)
         debt = self.quotas.produced(waiter.caller(), topic, len(messages), len(body))
         held.hold(debt)
         return debt
@@ -221,16 +222,18 @@ class Ingest:
         if len(body) > self._body_size_max:
             raise BodyTooLargeError(len(body), self._body_size_max)
 
-    def _topic(self, name: str, options: SendOptions) -> TopicConfig:
-        """The topic of a message; created if it is missing and may be created."""
+    def _topic(self, name: str, options: SendOptions) -> tuple[TopicConfig, Sequence[PutTopic]]:
+        """The topic of a message, and the commands that create it if it is missing and may be
+        created."""
         config = self._batcher.topic(name)
+        creates: Sequence[PutTopic] = ()
         if config is None:
-            config = self.auto_creator.create_topic(
+            config, creates = self.auto_creator.new_topic(
                 name, options.default_topic, options.default_queues
             )
         if not config.writable:
             raise ForbiddenError(f"the topic {name} is not writable")
-        return config
+        return config, creates
 
     def _queue_id(self, config: TopicConfig, queue_id: int, options: SendOptions) -> int:
         """The requested queue; below 0: the queue of the message group, or a random one."""
@@ -240,8 +243,7 @@ class Ingest:
             if options.message_group:
                 return crc32(options.message_group) % config.write_queues
             return self._rng.randrange(config.write_queues)
-        if queue_id >= config.queues:
-            raise _no_queue(config, queue_id)
+        check_queue(config, queue_id)
         return queue_id
 
     # --- the rare path: messages for later delivery
@@ -253,11 +255,12 @@ class Ingest:
         body: Bytes,
         born_host: bytes,
         waiter: Sender,
+        *,
+        creates: Sequence[PutTopic],
     ) -> None:
         batcher = self._batcher
         properties = self._message_builder.with_cluster(checked_properties(request.properties))
         check_keys(tag_and_keys(properties)[1], len(properties))
-        commands: Sequence[Command] = ()
         now_ms = self._scheduled_messages.now_ms()
         group = group_that_gives_up(
             request.topic, request.reconsume_times, request.options.times_max, batcher.group
@@ -270,7 +273,8 @@ class Ingest:
             )
         else:
             topic, place = dead_letter(group, properties)
-            commands = missing_retry_topics(group, topic, batcher.topic, self._wall_clock())
+            missing = missing_retry_topics(group, topic, batcher.topic, self._wall_clock())
+            creates = (*creates, *missing)
         message = make_pending_message(
             place.topic,
             body,
@@ -283,14 +287,12 @@ class Ingest:
         )
         if place.topic in REPUBLISHED_TOPICS:
             check_republished_size(message, batcher.request_bytes_max)
-        for command in commands:
-            batcher.add_command(command)
         if place.deliver_ms is not None and not request.topic.startswith(RETRY_PREFIX):
             asked_ms = deliver_time(properties, now_ms)
             waiter.recall_handle = handle_for(
                 request.topic, self._broker_name, asked_ms, properties
             )
-        self._add(place, message, now_ms, waiter)
+        self._add(place, message, now_ms, waiter, creates)
 
     def _half_message_placement(
         self, topic: str, queue_id: int, properties: bytes, now_ms: int
@@ -300,28 +302,31 @@ class Ingest:
             raise BusyError(opened, STATE.transactions_max, "transactions are open")
         return half_message_placement(topic, queue_id, properties, now_ms)
 
-    def _add(self, place: Placement, message: PendingMessage, now_ms: int, waiter: Sender) -> None:
+    def _add(
+        self,
+        place: Placement,
+        message: PendingMessage,
+        now_ms: int,
+        waiter: Sender,
+        creates: Sequence[PutTopic],
+    ) -> None:
         if place.topic == HALF_TOPIC:
             counted = self._pending_half_messages.counted(waiter)
             try:
-                self.deduplicator.add(place.topic, place.queue_id, (message,), counted)
+                self.deduplicator.add(
+                    place.topic, place.queue_id, (message,), counted, creates=creates
+                )
             except REFUSALS:
                 self._pending_half_messages.count -= 1
                 raise
             return
         if place.deliver_ms is None:
-            self.deduplicator.add(place.topic, place.queue_id, (message,), waiter)
+            self.deduplicator.add(place.topic, place.queue_id, (message,), waiter, creates=creates)
             return
         message = message._replace(tags_code=place.deliver_ms)
         tracked = self._scheduled_messages.tracked(place.deliver_ms, now_ms, waiter)
         try:
-            self.deduplicator.add(place.topic, place.queue_id, (message,), tracked)
+            self.deduplicator.add(place.topic, place.queue_id, (message,), tracked, creates=creates)
         except REFUSALS:
             self._scheduled_messages.in_flight.settled(place.deliver_ms)
             raise
-
-
-def _no_queue(topic: TopicConfig, queue_id: int) -> UnknownQueueError:
-    return UnknownQueueError(
-        f"the topic {topic.name} has no queue {queue_id}, its queues are 0 to {topic.queues - 1}"
-    )

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from broker.errors import QuotaExceededError, UnknownGroupError, UnknownTopicError
 from broker.group_commit.batcher import Batcher
+from broker.group_commit.pending_state import Totals
 from broker.limits import STATE
 from broker.topics_and_groups import TopicConfig
 
 
-def check_topic_quota(batcher: Batcher, topic: TopicConfig) -> None:
+def check_topic_quota(batcher: Batcher, topic: TopicConfig, totals: Totals) -> None:
     """Raises :class:`~broker.errors.QuotaExceededError` if there is no room for an operator to
-    create or change the topic."""
-    totals = batcher.totals()
+    create or change the topic. ``totals``: without it."""
     known = batcher.topic(topic.name)
     if known is None and totals.topics >= STATE.topics_max:
         raise QuotaExceededError(
@@ -48,11 +48,11 @@ def check_auto_created_topic_quota(batcher: Batcher, topic: TopicConfig) -> None
     )
 
 
-def check_group_quota(batcher: Batcher, name: str, *, automatic: bool = False) -> None:
+def check_group_quota(totals: Totals, name: str, *, automatic: bool = False) -> None:
     """Raises if there are too many groups: :class:`~broker.errors.UnknownGroupError` for a
     consumer, whose client shows it, and :class:`~broker.errors.QuotaExceededError` for an
     operator."""
-    groups = batcher.totals().groups
+    groups = totals.groups
     groups_max = STATE.automatic_groups_max if automatic else STATE.groups_max
     if groups >= groups_max:
         refusal = UnknownGroupError if automatic else QuotaExceededError

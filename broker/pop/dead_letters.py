@@ -7,34 +7,24 @@ exactly one place.
 from __future__ import annotations
 
 from collections.abc import Callable
-from random import Random
 
 from broker.group_commit.batcher import Batcher
 from broker.group_commit.pending_batch import Completion
 from broker.pop.receivable_messages import Candidate
-from broker.retry.retry_and_dead_letter import missing_retry_topics, retry_message
+from broker.retry.retry_and_dead_letter import dead_letter_of, missing_retry_topics
 from broker.scheduled.republisher import republished
 from broker.state.commands import PopAck
 from broker.state.pop_queues import PopKey, pack_runs
 from broker.topics_and_groups import GroupConfig
 from store.message.record import decode_record
 
-AS_THE_GROUP = -1
-GIVE_UP = -1
-
-
-def attempts_max(group: GroupConfig) -> int:
-    """How often a message may be received: once, plus the retries of the group."""
-    return max(group.retry_max_times, 0) + 1
-
 
 class DeadLetters:
     """Stores dead letters, on the leader."""
 
-    def __init__(self, *, batcher: Batcher, wall_clock: Callable[[], int], rng: Random) -> None:
+    def __init__(self, *, batcher: Batcher, wall_clock: Callable[[], int]) -> None:
         self._batcher = batcher
         self._wall_clock = wall_clock
-        self._rng = rng
 
     def bury(
         self, key: PopKey, group: GroupConfig, letter: Candidate, done: Completion | None = None
@@ -45,7 +35,7 @@ class DeadLetters:
         nothing changes then.
         """
         message = decode_record(letter.record)
-        topic, place = retry_message(message, group, GIVE_UP, AS_THE_GROUP, self._rng)
+        topic, place = dead_letter_of(message, group)
         commands = missing_retry_topics(group, topic, self._batcher.topic, self._wall_clock())
         copy = republished(
             message, place.topic, place.queue_id, place.properties, reconsume_times=letter.attempts

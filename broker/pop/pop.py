@@ -15,16 +15,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
 
+from broker.delivery.consumer_checks import check_may_consume, check_readable
 from broker.delivery.message_reader import MessageReader
+from broker.delivery.offset_quota import check_offset_quota
 from broker.delivery.replica_selection import ReplicaSelection
-from broker.errors import (
-    ForbiddenError,
-    InvisibleTimeError,
-    Refusal,
-    UnavailableError,
-    UnknownQueueError,
-    unknown_topic,
-)
+from broker.errors import InvisibleTimeError, Refusal, UnavailableError
 from broker.group_commit.batcher import Batcher
 from broker.limits import CONSUME, STATE
 from broker.metrics.broker_metrics import MessageRates
@@ -87,7 +82,7 @@ class Pop:
         self._rng = rng
         self.held = HeldReceives(loop, batcher.now_ms)
         self.renewal = AutoRenewal(machine, batcher)
-        self._dead_letters = DeadLetters(batcher=batcher, wall_clock=wall_clock, rng=rng)
+        self._dead_letters = DeadLetters(batcher=batcher, wall_clock=wall_clock)
         self._receiver = Receiver(
             machine=machine,
             reader=reader,
@@ -180,21 +175,16 @@ class Pop:
             raise UnavailableError("POP needs a newer program on all members of the broker group")
         if not 0 < request.invisible_ms <= CONSUME.pop_invisible_ms_max:
             raise InvisibleTimeError(request.invisible_ms, 1, CONSUME.pop_invisible_ms_max)
-        topic = self._batcher.topic(request.topic)
-        if topic is None:
-            raise unknown_topic(request.topic)
-        if not topic.readable:
-            raise ForbiddenError(f"the topic {request.topic} is not readable")
+        batcher, name = self._batcher, request.group
+        topic = check_readable(request.topic, batcher.topic(request.topic), request.queue)
         queues = range(min(topic.read_queues, STATE.queues_max))
-        if request.queue is not None and request.queue not in queues:
-            raise UnknownQueueError(
-                f"the topic {request.topic} has no queue {request.queue} to read, "
-                f"its queues are 0 to {topic.read_queues - 1}"
-            )
-        self._ensure_group(request.group)
-        group = self._batcher.group(request.group) or GroupConfig(request.group)
-        if not group.consume_enable:
-            raise ForbiddenError(f"the group {request.group} is not allowed to consume")
+        group = batcher.group(name)
+        check_may_consume(name, group)
+        if group is None:
+            group = GroupConfig(name)
+            asked = queues if request.queue is None else (request.queue,)
+            check_offset_quota(batcher, name, request.topic, asked)
+        self._ensure_group(name)
         if request.queue is not None:
             return group, ((request.group, request.topic, request.queue),)
         keys = [(request.group, request.topic, queue_id) for queue_id in queues]

@@ -68,7 +68,10 @@ class PoppedMessage(NamedTuple):
     offset: int
     receipt_handle: str
     delivery_attempt: int
-    """1 for the first."""
+    """How often the group got it (:func:`~broker.retry.attempts.attempts`): 1 for the first
+    time."""
+    delivery_number: int
+    """How often it was received from this queue."""
     delivered_ms: int
     invisible_until_ms: int
 

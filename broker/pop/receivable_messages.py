@@ -25,12 +25,14 @@ from broker.delivery.message_filter import (
 from broker.delivery.message_reader import LogRange, MessageReader, PullLimits, row_range
 from broker.group_commit.pending_pop import PendingPopQueue
 from broker.limits import CONSUME
+from broker.retry.attempts import attempts, retries_exhausted
 from broker.state.pop_queues import PopDelivery, PopKey
 from broker.state.state_machine import BrokerStateMachine
+from broker.topics_and_groups import GroupConfig
 from dledger.settle import settle
 from store.io.filesystem import Bytes
 from store.message.batch import QUEUE_ROW
-from store.message.record import record_bounds
+from store.message.record import RECONSUME_TIMES, RECONSUME_TIMES_AT, record_bounds
 
 MESSAGE_GROUP = "__SHARDINGKEY"
 RETRY_TOPIC = "RETRY_TOPIC"
@@ -50,8 +52,9 @@ class Candidate(NamedTuple):
 
     @property
     def attempts(self) -> int:
-        """How often it was received."""
-        return 0 if self.delivery is None else self.delivery.attempt
+        """How often the group got it: as :func:`~broker.retry.attempts.attempts`."""
+        deliveries = 0 if self.delivery is None else self.delivery.attempt
+        return attempts(reconsume_times_of(self.record), deliveries)
 
 
 @dataclass(slots=True)
@@ -63,10 +66,18 @@ class ReceivableMessages:
     receive: list[Candidate] = field(default_factory=list)
     exhausted: list[Candidate] = field(default_factory=list)
     """Messages that were received too often."""
+    learned: bool = False
+    """Whether the record of one of these says so, and no look before has seen that."""
     unwanted: list[int] = field(default_factory=list)
     """Offsets of visible deliveries that the filter does not match."""
     waiting: list[tuple[int, int]] = field(default_factory=list)
     """New messages that wait for their message group: (offset, hash of the group)."""
+
+    def is_still_in(self, pending: PendingPopQueue) -> bool:
+        """Whether the deliveries are still those that were found."""
+        deliveries = pending.queue.deliveries
+        found = (*self.receive, *self.exhausted)
+        return all(deliveries.get(each.offset) == each.delivery for each in found)
 
     def fit(self, size_max: int, size_of: Callable[[Bytes], int], *, alone: bool) -> int:
         """Leaves out the messages that do not fit into ``size_max`` bytes of an answer, to be found
@@ -97,7 +108,7 @@ class Search(NamedTuple):
     key: PopKey
     wanted: MessageFilter
     fifo: bool
-    attempts_max: int
+    group: GroupConfig
     now_ms: int
     messages: int
     """The most messages to receive."""
@@ -107,6 +118,14 @@ class Search(NamedTuple):
     """In a retry topic, the :func:`topic_hash` of the wanted messages' first topic; otherwise 0.
     There the first topic of a message takes the place of its message group. So in FIFO order one
     message of a topic goes at a time."""
+
+    def is_exhausted(self, delivery: PopDelivery | None, reconsume_times: int) -> bool:
+        """Whether a message becomes a dead letter; never before its first delivery."""
+        return (
+            delivery is not None
+            and delivery.attempt > 0
+            and retries_exhausted(self.group, attempts(reconsume_times, delivery.attempt))
+        )
 
     def may_find(self, delivery: PopDelivery) -> bool:
         return not self.only or delivery.group_hash == self.only
@@ -143,7 +162,8 @@ class ReceivableMessageFinder:
                 left = min(CONSUME.pop_messages_max, CONSUME.pop_waiting_rows_max - waiting)
         else:
             again = _visible(search, pending)
-            fresh = sum(each.attempt < search.attempts_max for _, each in again)
+            known = pending.exhausted
+            fresh = sum(not search.is_exhausted(each, known.get(at, 0)) for at, each in again)
             left = search.messages - fresh
         ranges, codes = self._rows(search.key, [offset for offset, _ in again])
         codes_wanted = search.wanted.codes
@@ -159,7 +179,7 @@ class ReceivableMessageFinder:
         new_ranges = () if found is None else found.ranges
         parts = await self._load([*ranges, *new_ranges])
         for (offset, delivery), code, record in zip(again, codes, parts, strict=False):
-            self._sort(search, receivable, Candidate(offset, record, delivery), code)
+            self._sort(search, pending, receivable, Candidate(offset, record, delivery), code)
         if found is not None and new_ranges:
             new = parts[len(ranges) :]
             if search.wanted.selector is not None:
@@ -202,12 +222,22 @@ class ReceivableMessageFinder:
         return await loaded
 
     @staticmethod
-    def _sort(search: Search, receivable: ReceivableMessages, each: Candidate, code: int) -> None:
+    def _sort(
+        search: Search,
+        pending: PendingPopQueue,
+        receivable: ReceivableMessages,
+        each: Candidate,
+        code: int,
+    ) -> None:
         """Adds a message that was received before, or waited, to its part of the result."""
         wanted = search.wanted
         codes, selector = wanted.codes, wanted.selector
-        if each.attempts >= search.attempts_max:
+        times = reconsume_times_of(each.record)
+        if search.is_exhausted(each.delivery, times):
             receivable.exhausted.append(each)
+            if times > pending.exhausted.get(each.offset, 0):
+                pending.note_exhausted(each.offset, times)
+                receivable.learned = True
         elif (
             (codes is not None and code not in codes)
             or not wanted.has_tag(each.record)
@@ -247,7 +277,7 @@ def _visible(search: Search, pending: PendingPopQueue) -> list[tuple[int, PopDel
     for offset, delivery in pending.visible(search.now_ms):
         if not search.may_find(delivery):
             continue
-        if delivery.attempt >= search.attempts_max:
+        if search.is_exhausted(delivery, pending.exhausted.get(offset, 0)):
             exhausted += 1
             if exhausted > EXHAUSTED_MAX:
                 continue
@@ -281,6 +311,12 @@ def _turns(
             turns.append((offset, delivery))
         blocked.add(delivery.group_hash)
     return turns, blocked, waiting
+
+
+def reconsume_times_of(record: Bytes) -> int:
+    """The attempts that a record counts."""
+    (times,) = RECONSUME_TIMES.unpack_from(record, RECONSUME_TIMES_AT)
+    return int(times)
 
 
 def message_group_hash(record: Bytes) -> int:

@@ -25,16 +25,18 @@ from broker.group_commit.batcher import Batcher
 from broker.group_commit.pending_batch import Completion
 from broker.group_commit.pending_pop import PendingPopQueue
 from broker.limits import CONSUME, STATE
-from broker.pop.dead_letters import DeadLetters, attempts_max
+from broker.pop.dead_letters import DeadLetters
 from broker.pop.pop_request import EVERYTHING, PoppedMessage, PopRequest, PopResult, PopStatus
 from broker.pop.receipt_handle import ReceiptHandle, tag_of
 from broker.pop.receivable_messages import (
     ReceivableMessageFinder,
     ReceivableMessages,
     Search,
+    reconsume_times_of,
     topic_hash,
 )
 from broker.pop.renewed_receipts import nonce_of, nonces_of, not_renewable, renewable
+from broker.retry.attempts import attempts
 from broker.state.commands import Command, CommitOffset, PopAck, PopReceive, PopWait
 from broker.state.pop_queues import PopDelivery, PopKey, pack_runs, pack_waiting
 from broker.state.state_machine import BrokerStateMachine
@@ -241,7 +243,7 @@ class Receiver:
                     key,
                     EVERYTHING if is_retry else request.filter,
                     request.fifo,
-                    attempts_max(attempt.group),
+                    attempt.group,
                     attempt.now_ms,
                     room.messages,
                     deliveries,
@@ -256,7 +258,7 @@ class Receiver:
                 if (
                     batcher.pop_queue(key) is not pending
                     or pending.next_offset != before
-                    or not _is_unchanged(receivable, pending)
+                    or not receivable.is_still_in(pending)
                 ):
                     continue
                 bytes_left = receivable.fit(room.bytes, request.size_of, alone=room.is_empty)
@@ -319,7 +321,8 @@ class Receiver:
             committed = committing(partial(self._batcher.add_in_one_entry, (), commands))
         pending.skip_to(next_offset)  # unless a refusal of the commands leaves them where they are
         if committed is None or not offsets:
-            return None, bool(buried or receivable.waiting or receivable.unwanted)
+            found_more = receivable.learned or receivable.waiting or receivable.unwanted
+            return None, bool(buried or found_more)
         rest = self._reader.offsets(*key[1:])[1] - next_offset
         deliveries = pending.queue.deliveries
         messages = [
@@ -369,17 +372,9 @@ class Receiver:
             offset,
             topic != attempt.request.topic,
         )
-        told = str(handle), delivery.attempt, delivered_ms, visible_ms
+        got = attempts(reconsume_times_of(record), delivery.attempt)
+        told = str(handle), got, delivery.attempt, delivered_ms, visible_ms
         return PoppedMessage(record, topic, queue_id, offset, *told)
-
-
-def _is_unchanged(receivable: ReceivableMessages, pending: PendingPopQueue) -> bool:
-    """Whether the deliveries are still those that were found."""
-    deliveries = pending.queue.deliveries
-    return all(
-        deliveries.get(each.offset) == each.delivery
-        for each in (*receivable.receive, *receivable.exhausted)
-    )
 
 
 def committing(add: Callable[[Completion], object]) -> asyncio.Future[None]:

@@ -11,6 +11,7 @@ from random import Random
 
 from broker.errors import ForbiddenError, IllegalMessageError, UnknownGroupError
 from broker.limits import STATE
+from broker.retry.attempts import retries_exhausted
 from broker.scheduled.placement import Placement, delay_level_placement
 from broker.scheduled.system_properties import (
     DELAY,
@@ -46,18 +47,6 @@ def retrying_group(name: str, group_of: Callable[[str], GroupConfig | None]) -> 
     return group
 
 
-def retries_exhausted(
-    group: GroupConfig, reconsume_times: int, times_max: int, delay_level: int = 0
-) -> bool:
-    """Whether there is no further attempt; a level below 0 asks for none.
-
-    ``times_max``: the attempts that the client allows; below 0: as many as the group's settings.
-    """
-    if times_max < 0:
-        times_max = group.retry_max_times
-    return reconsume_times >= times_max or delay_level < 0
-
-
 def group_that_gives_up(
     topic: str,
     reconsume_times: int,
@@ -66,47 +55,55 @@ def group_that_gives_up(
 ) -> GroupConfig | None:
     """The group whose attempts are exhausted, for a message to its retry topic; otherwise None.
 
-    A client sends such a message itself if its send-back request has failed. No consumer has failed
-    at a message without attempts: an operator sends it. Raises
+    A client sends such a message itself if its send-back request has failed, or if it consumes in
+    order. RocketMQ 4 takes the attempts that it tells for those before the last one. No consumer
+    has failed at a message without attempts: an operator sends it. Raises
     :class:`~broker.errors.UnknownGroupError`.
     """
     if not topic.startswith(RETRY_PREFIX):
         return None
     group = retrying_group(topic.removeprefix(RETRY_PREFIX), group_of)
     failed = reconsume_times > 0
-    return group if failed and retries_exhausted(group, reconsume_times, times_max) else None
+    return group if failed and retries_exhausted(group, reconsume_times + 1, times_max) else None
 
 
 def retry_message(
-    record: MessageRecord, group: GroupConfig, delay_level: int, times_max: int, rng: Random
+    record: MessageRecord, group: GroupConfig, failures: int, delay_level: int, rng: Random
 ) -> tuple[str, Placement]:
-    """The topic of a retry, and its placement.
+    """The topic of a retry after so many failed attempts, at least one, and its placement.
 
     ``delay_level`` 0 leaves the delay to the broker. The properties of the message may leave no
     room for what the broker adds: then the retry comes without a delay, and marks are left out.
     """
-    marks: dict[bytes, bytes | None] = {}
-    if find_property(record.properties, RETRY_TOPIC) is None:
-        marks[RETRY_TOPIC] = record.topic.encode()
-    if not (find_property(record.properties, ORIGIN_MESSAGE_ID) or b"").strip():
-        host = record.store_host.hex().upper()
-        marks[ORIGIN_MESSAGE_ID] = f"{host}{record.position:016X}".encode()
-    if retries_exhausted(group, record.reconsume_times, times_max, delay_level):
-        return dead_letter(group, with_properties_that_fit(record.properties, marks))
-    # A producer may say any number of attempts, also one below 0.
-    tries = max(record.reconsume_times, 0)
-    level = min(delay_level or FIRST_RETRY_LEVEL + tries, LEVEL_MAX)
+    level = min(delay_level or FIRST_RETRY_LEVEL + failures - 1, LEVEL_MAX)
     queue_id = rng.randrange(min(group.retry_queues, STATE.retry_queues_max))
     topic = retry_topic(group.name)
     try:
         place = delay_level_placement(topic, queue_id, record.properties, level)
     except IllegalMessageError:
         place = Placement(topic, queue_id, record.properties)
-    return topic, place._replace(properties=with_properties_that_fit(place.properties, marks))
+    marked = with_properties_that_fit(place.properties, _marks(record))
+    return topic, place._replace(properties=marked)
+
+
+def dead_letter_of(record: MessageRecord, group: GroupConfig) -> tuple[str, Placement]:
+    """The same for a message that becomes a dead letter."""
+    return dead_letter(group, with_properties_that_fit(record.properties, _marks(record)))
+
+
+def _marks(record: MessageRecord) -> dict[bytes, bytes | None]:
+    """The properties that tell where a copy comes from; those that it has already stay."""
+    marks: dict[bytes, bytes | None] = {}
+    if find_property(record.properties, RETRY_TOPIC) is None:
+        marks[RETRY_TOPIC] = record.topic.encode()
+    if not (find_property(record.properties, ORIGIN_MESSAGE_ID) or b"").strip():
+        host = record.store_host.hex().upper()
+        marks[ORIGIN_MESSAGE_ID] = f"{host}{record.position:016X}".encode()
+    return marks
 
 
 def dead_letter(group: GroupConfig, properties: bytes) -> tuple[str, Placement]:
-    """The same for a dead letter."""
+    """The same for a message with these properties."""
     topic = dead_letter_topic(group.name)
     return topic, Placement(topic, 0, with_properties_that_fit(properties, {DELAY: b"0"}))
 

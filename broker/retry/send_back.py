@@ -9,7 +9,13 @@ from broker.delivery.message_lookup import MessageLookup
 from broker.errors import REFUSALS, AccessDeniedError, Refusal, RefusedError
 from broker.group_commit.batcher import Batcher
 from broker.metrics.topic_metrics import TopicMetrics
-from broker.retry.retry_and_dead_letter import missing_retry_topics, retry_message, retrying_group
+from broker.retry.attempts import attempts_sent_back, retries_exhausted
+from broker.retry.retry_and_dead_letter import (
+    dead_letter_of,
+    missing_retry_topics,
+    retry_message,
+    retrying_group,
+)
 from broker.scheduled.republisher import check_republished_size, republished
 from broker.topics_and_groups import GroupConfig, retry_topic
 from dledger.errors import ProposeError
@@ -17,9 +23,6 @@ from store.errors import StoreError
 from store.io.filesystem import Bytes
 from store.message.record import MessageRecord, decode_record
 from store.message.scheduled_topics import SCHEDULED_TOPICS
-
-RECONSUME_TIMES_MAX = 2**31 - 1
-"""Format: a record has an i32 for the attempts."""
 
 
 class SendBack:
@@ -62,10 +65,9 @@ class SendBack:
         Raises :class:`~dledger.errors.NotLeaderError` and
         :class:`~broker.errors.UnknownGroupError`; ``done`` is not called then.
         """
-        self._batcher.check_serving()
-        if self._retrying_group(group_name) is None:
-            done(None)
-            return
+        batcher = self._batcher
+        batcher.check_serving()
+        retrying_group(group_name, batcher.group)
 
         def found(data: Bytes, error: StoreError | None) -> None:
             try:
@@ -76,11 +78,8 @@ class SendBack:
                     raise AccessDeniedError(
                         f"the message at {position} is not of the topic {told_topic}"
                     )
-                group = self._retrying_group(group_name)  # it may be deleted or changed since
-                if group is None:
-                    done(None)
-                else:
-                    self._store_copy(record, group, delay_level, times_max, done)
+                group = retrying_group(group_name, batcher.group)  # deleted or changed since?
+                self._store_copy(record, group, delay_level, times_max, done)
             except REFUSALS as refusal:
                 done(refusal)
             except StoreError as fault:
@@ -89,12 +88,6 @@ class SendBack:
                 done(unread)
 
         self._lookup.record(position, found)
-
-    def _retrying_group(self, name: str) -> GroupConfig | None:
-        """The settings of the group, or None if by these it does not retry. Raises
-        :class:`~broker.errors.UnknownGroupError`."""
-        group = retrying_group(name, self._batcher.group)
-        return group if group.retry_queues > 0 else None
 
     def _store_copy(
         self,
@@ -105,14 +98,23 @@ class SendBack:
         done: Callable[[Refusal | None], None],
     ) -> None:
         batcher = self._batcher
-        topic, place = retry_message(record, group, delay_level, times_max, self._rng)
+        popped = batcher.pop_queue((group.name, record.topic, record.queue_id))
+        failures = attempts_sent_back(
+            record.reconsume_times,
+            None if popped is None else popped.queue.deliveries.get(record.queue_offset),
+            batcher.now_ms(),
+        )
+        if retries_exhausted(group, failures, times_max, delay_level):
+            topic, place = dead_letter_of(record, group)
+        else:
+            topic, place = retry_message(record, group, failures, delay_level, self._rng)
         commands = missing_retry_topics(group, topic, batcher.topic, self._wall_clock())
         copy = republished(
             record,
             place.topic,
             place.queue_id,
             place.properties,
-            reconsume_times=min(record.reconsume_times + 1, RECONSUME_TIMES_MAX),
+            reconsume_times=failures,
         )
         if place.topic in SCHEDULED_TOPICS:
             check_republished_size(copy.messages[0], batcher.request_bytes_max)

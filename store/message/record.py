@@ -52,6 +52,9 @@ PENDING_HEAD = struct.Struct(">iiiiiqq20s16s12si")
 BORN = struct.Struct(">iq8s")
 STORED = struct.Struct(">q8s")
 RECONSUMED = struct.Struct(">iq")
+RECONSUME_TIMES = struct.Struct(">i")
+RECONSUME_TIMES_AT = 72
+"""Format: where the attempts of a record are."""
 NEVER_RECONSUMED = RECONSUMED.pack(0, 0)
 _PREFIX = struct.Struct(">iiiiiqqiq")
 _TAIL = struct.Struct(">iqi")

@@ -44,9 +44,9 @@ from broker.command_error import UsageError
 from broker.limits import STATE
 from broker.topics_and_groups import dead_letter_topic
 
-RETRIES = WholeRange(-1, RETRIES_MAX)
-"""-1 is the broker's default."""
-RETRY_QUEUES = WholeRange(1, STATE.queues_max)
+RETRIES = WholeRange(0, RETRIES_MAX)
+RETRY_QUEUES = WholeRange(0, STATE.retry_queues_max)
+"""What a broker takes."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -109,8 +109,13 @@ def settings_options(command: F) -> F:
     for name, field, kind, told in (
         ("--broadcast/--no-broadcast", "consumeBroadcastEnable", None, "May consume by broadcast."),
         ("--consume/--no-consume", "consumeEnable", None, "May consume at all."),
-        ("--retry-queues", "retryQueueNums", RETRY_QUEUES, "Queues for its retries, usually 1."),
-        ("--retry-max", "retryMaxTimes", RETRIES, "Attempts before a dead letter, usually 16."),
+        (
+            "--retry-queues",
+            "retryQueueNums",
+            RETRY_QUEUES,
+            "Queues for its retries, usually 1; 0: none.",
+        ),
+        ("--retry-max", "retryMaxTimes", RETRIES, "Retries before a dead letter, usually 16."),
     ):
         metavar = None if kind is None else "N"
         command = click.option(name, field, type=kind, metavar=metavar, default=None, help=told)(

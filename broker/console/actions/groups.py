@@ -31,7 +31,7 @@ from broker.console.visits.templating import NOTHING, number, plural
 from broker.console.visits.visit import Visit
 
 _SETTINGS = (
-    Field("retry_max", "Attempts before a dead letter", "number", hint="Usually 16."),
+    Field("retry_max", "Retries before a dead letter", "number", hint="Usually 16."),
     Field(
         "consume",
         "Its members",
@@ -49,7 +49,7 @@ _SETTINGS = (
 
 def _changes(values: Values) -> dict[str, int | bool]:
     changes: dict[str, int | bool] = {}
-    retries = whole(values, "retry_max", -1, RETRIES_MAX)
+    retries = whole(values, "retry_max", 0, RETRIES_MAX)
     if retries is not None:
         changes["retryMaxTimes"] = retries
     for name, field in (("consume", "consumeEnable"), ("broadcast", "consumeBroadcastEnable")):

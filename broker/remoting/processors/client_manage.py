@@ -66,8 +66,7 @@ class ClientManageProcessor:
         ]
         names = [group for group, _settings_of, _topics in consumers]
         self._clients.check_room(connection, client_id, producers, names)
-        for group in names:
-            self._context.ingest.auto_creator.ensure_group(group)
+        self._context.ingest.auto_creator.ensure_groups(names)
         for group in producers:
             self._clients.add_producer(connection, group, client)
         for group, settings, subscriptions in consumers:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import binascii
 from base64 import b64decode
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from struct import Struct
 from typing import Any, TypeAlias
 
 from broker.context import BrokerContext
@@ -35,6 +34,7 @@ from broker.remoting.protocol.ext_fields import INT32_MAX, ext_bool, ext_int, ex
 from broker.remoting.protocol.frame import Frame
 from store.field_checks import I64_MAX, integer
 from store.io.filesystem import Bytes
+from store.message.record import RECONSUME_TIMES, RECONSUME_TIMES_AT
 
 FROM_THE_END = 1
 """Format: ``initMode`` of a group that begins at the newest message."""
@@ -43,9 +43,6 @@ _Work: TypeAlias = Callable[[Connection, Frame], Coroutine[Any, Any, None]]
 
 BITS_BYTES_MAX = 8192
 """Format: the number of bits for the messages of one receive request, which lie close together."""
-
-_RECONSUME_TIMES_AT = 72
-_RECONSUME_TIMES = Struct(">i")
 
 _FORWARDED_SECONDS = FORWARDING.answer_seconds / 2
 """How long a forwarded request may be held: the answer must reach the forwarding broker in time."""
@@ -265,9 +262,9 @@ def _offset_infos(messages: Sequence[PoppedMessage]) -> dict[str, str]:
 
 
 def _with_reconsume_times(message: PoppedMessage) -> Bytes:
-    """The record. From the second delivery on it has the number of earlier deliveries."""
+    """The record. From the second delivery on it has the number of earlier attempts."""
     if message.delivery_attempt <= 1:
         return message.record
     record = bytearray(message.record)
-    _RECONSUME_TIMES.pack_into(record, _RECONSUME_TIMES_AT, message.delivery_attempt - 1)
+    RECONSUME_TIMES.pack_into(record, RECONSUME_TIMES_AT, message.delivery_attempt - 1)
     return record

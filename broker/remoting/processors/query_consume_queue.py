@@ -9,11 +9,10 @@ from broker.errors import unknown_topic
 from broker.filter.subscription import TAG_TYPE, ExpressionError
 from broker.limits import CONSUME
 from broker.remoting.connection import Connection
-from broker.remoting.protocol.codes import ResponseCode
-from broker.remoting.protocol.errors import RequestError
 from broker.remoting.protocol.ext_fields import ext_int, ext_str
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.protocol.java_json import encode_json
+from broker.topics_and_groups import check_queue
 
 
 class QueryConsumeQueueProcessor:
@@ -31,10 +30,7 @@ class QueryConsumeQueueProcessor:
         topic = self._context.machine.state.topics.get(name)
         if topic is None:
             raise unknown_topic(name)
-        if not 0 <= queue_id < max(topic.read_queues, topic.write_queues):
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR, f"the topic {name} has no queue {queue_id}"
-            )
+        check_queue(topic, queue_id)
         first, end = self._context.reader.offsets(name, queue_id)
         document: dict[str, object] = {"maxQueueIndex": end, "minQueueIndex": first}
         codes = None

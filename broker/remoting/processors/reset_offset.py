@@ -21,6 +21,7 @@ from broker.remoting.protocol.errors import RequestError
 from broker.remoting.protocol.ext_fields import INT32_MAX, ext_bool, ext_int, ext_str
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.protocol.java_json import encode_json, object_map
+from broker.topics_and_groups import check_queue
 from store.errors import StoreError
 
 
@@ -109,12 +110,7 @@ class ResetProcessor:
             raise unknown_topic(name)
         if only_queue < 0:
             return list(queue_ranges(self._context.machine, topic))
-        if only_queue >= topic.queues:
-            raise RequestError(
-                ResponseCode.INVALID_PARAMETER,
-                f"the topic {name} has no queue {only_queue}, its queues are 0 to "
-                f"{topic.queues - 1}",
-            )
+        check_queue(topic, only_queue)
         return [only_queue]
 
 

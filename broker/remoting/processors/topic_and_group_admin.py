@@ -26,12 +26,12 @@ from broker.topics_and_groups import (
     MESSAGE_TYPE,
     MESSAGE_TYPE_MASK,
     PERM_MAX,
-    SYSTEM_PREFIX,
     TOPIC_SIZE_MAX,
     GroupConfig,
     TopicConfig,
     check_group_name,
     check_topic_name,
+    is_reserved,
     message_type_flag,
     retry_topic,
 )
@@ -88,11 +88,11 @@ class TopicProcessor:
             ext_bool(request, "order", False),
         )
         self._refuse_system_topic(name)
-        if name.startswith(SYSTEM_PREFIX):
+        if is_reserved(name):
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"the prefix of {name} is reserved for system topics"
             )
-        check_topic_quota(batcher, topic)
+        check_topic_quota(batcher, topic, batcher.totals())
         commands: list[Command] = [PutTopic.of(topic, self._context.wall_clock())]
         retention_ms = retention_in(attributes)
         if retention_ms is not None and retention_ms != (known.retention_ms if known else 0):
@@ -145,13 +145,13 @@ class TopicProcessor:
         group = _group_config(request)
         batcher, now_ms = self._context.batcher, self._context.wall_clock()
         if batcher.group(group.name) is None:
-            check_group_quota(batcher, group.name)
+            check_group_quota(batcher.totals(), group.name)
         commands: list[Command] = [PutGroup.of(group, now_ms)]
         topic = retry_topic(group.name)
         if batcher.topic(topic) is None and len(topic) <= TOPIC_SIZE_MAX:
             queues = max(group.retry_queues, 1)
             retries = TopicConfig(topic, queues, queues)
-            check_topic_quota(self._context.batcher, retries)
+            check_topic_quota(batcher, retries, batcher.totals())
             commands.append(PutTopic.of(retries, now_ms))
         self._commit(connection, request, *commands)
 

@@ -121,9 +121,15 @@ def retries_taken_for_new_messages(patch: Patch) -> None:
 
     @patch.instead(Deduplicator, "add")
     def forgetful(
-        requests: Deduplicator, topic: str, queue_id: int, messages: Any, waiter: Any
+        requests: Deduplicator,
+        topic: str,
+        queue_id: int,
+        messages: Any,
+        waiter: Any,
+        *,
+        creates: Any = (),
     ) -> None:
-        requests._batcher.add_messages(topic, queue_id, messages, waiter)
+        requests._batcher.add_messages(topic, queue_id, messages, waiter, creates=creates)
 
 
 @bug("D6", "is acknowledged as", 20)

@@ -20,6 +20,7 @@ from broker.remoting.processors.consumer_send_back import SendBackProcessor
 from broker.remoting.processors.pull_message import PullMessageProcessor
 from broker.remoting.processors.reset_offset import ResetProcessor
 from broker.remoting.protocol.frame import Frame
+from broker.retry.attempts import retries_exhausted
 from broker.scheduled.republisher import republished
 from broker.state.broker_state import BrokerState
 from broker.state.commands import Command, CommitOffset
@@ -89,12 +90,9 @@ def attempts_not_counted(patch: Patch) -> None:
 def one_attempt_too_many(patch: Patch) -> None:
     """A message becomes a dead letter one attempt too late."""
 
-    @patch.instead(broker.retry.retry_and_dead_letter, "retries_exhausted")
-    def later(
-        group: GroupConfig, reconsume_times: int, times_max: int, delay_level: int = 0
-    ) -> bool:
-        times_max = group.retry_max_times if times_max < 0 else times_max
-        return reconsume_times > times_max or delay_level < 0
+    @patch.instead(broker.retry.send_back, "retries_exhausted")
+    def later(group: GroupConfig, failures: int, times_max: int = -1, delay_level: int = 0) -> bool:
+        return retries_exhausted(group, failures - 1, times_max, delay_level)
 
 
 @bug("H7x", "nobody stored it", 5)

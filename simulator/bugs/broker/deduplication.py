@@ -11,6 +11,7 @@ from broker.client.producer.send_dispatcher import SendDispatcher
 from broker.group_commit.batcher import Batcher
 from broker.group_commit.pending_batch import Completion, Waiter
 from broker.ingest.deduplication import Deduplicator, _SuspectedRetry
+from broker.state.commands import PutTopic
 from broker.state.deduplication_window import DeduplicationIndex, RecentRequests
 from simulator.bugs.broker.lost_state import not_in_checkpoints
 from simulator.bugs.planted_bug import BugsOf, Original, Patch
@@ -47,8 +48,10 @@ def own_requests_unknown(patch: Patch) -> None:
         queue_id: int,
         messages: Sequence[PendingMessage],
         waiter: Waiter,
+        *,
+        creates: Sequence[PutTopic] = (),
     ) -> None:
-        several(batcher, topic, queue_id, messages, waiter)
+        several(batcher, topic, queue_id, messages, waiter, creates=creates)
         _forget(batcher, messages[0])
 
 
@@ -69,8 +72,10 @@ def requests_of_batches_not_noted(patch: Patch) -> None:
         queue_id: int,
         messages: Sequence[PendingMessage],
         waiter: Waiter,
+        *,
+        creates: Sequence[PutTopic] = (),
     ) -> None:
-        several(batcher, topic, queue_id, messages, waiter)
+        several(batcher, topic, queue_id, messages, waiter, creates=creates)
         if len(messages) > 1 and messages[0].key_hashes:
             del batcher._open.requests[-1]
             _forget(batcher, messages[0])

@@ -9,12 +9,13 @@ import broker.pop.receivable_messages
 import broker.pop.receiver
 from broker.group_commit.pending_batch import Completion
 from broker.group_commit.pending_pop import PendingPop, PendingPopQueue
-from broker.pop.dead_letters import DeadLetters, attempts_max
+from broker.pop.dead_letters import DeadLetters
 from broker.pop.pop import Pop
 from broker.pop.pop_request import ReceiptResult, ReceiptStatus
 from broker.pop.receipt_handle import ReceiptHandle, parse_handle
 from broker.pop.receivable_messages import ReceivableMessages, Search
 from broker.pop.receiver import Receiver
+from broker.retry.attempts import retries_exhausted
 from broker.state.commands import Command, PopAck
 from broker.state.pop_queues import PopDelivery, PopKey, PopQueue, PopQueues, pack_runs
 from broker.topics_and_groups import GroupConfig
@@ -134,13 +135,21 @@ def exhausted_messages_dropped(patch: Patch) -> None:
 @bug("R9x", "once more than its group tries", 5)
 def received_once_too_often(patch: Patch) -> None:
     """A group receives a message once more than its settings say."""
-    patch.set(broker.pop.receiver, "attempts_max", lambda group: attempts_max(group) + 1)
+    _count_more(patch, -1)
 
 
 @bug("R10x", "is a dead letter after 2 attempts", 5)
 def given_up_one_attempt_early(patch: Patch) -> None:
     """A message goes to the dead letters one attempt before its last."""
-    patch.set(broker.pop.receiver, "attempts_max", lambda group: attempts_max(group) - 1)
+    _count_more(patch, 1)
+
+
+def _count_more(patch: Patch, more: int) -> None:
+    @patch.instead(broker.pop.receivable_messages, "retries_exhausted")
+    def exhausted(
+        group: GroupConfig, failures: int, times_max: int = -1, delay_level: int = 0
+    ) -> bool:
+        return retries_exhausted(group, failures + more, times_max, delay_level)
 
 
 @bug("R11x", "of its message group is done", 5)

@@ -185,7 +185,7 @@ async def test_a_group_that_never_follows_is_taken_at_its_word_after_a_minute(
         ({"topic": "none"}, ResponseCode.TOPIC_NOT_EXIST),
         ({"group": "none"}, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
         ({"group": "away"}, ResponseCode.CONSUMER_NOT_ONLINE),
-        ({"queueId": "7"}, ResponseCode.INVALID_PARAMETER),
+        ({"queueId": "7"}, ResponseCode.SYSTEM_ERROR),
         ({"timestamp": "-2"}, ResponseCode.SYSTEM_ERROR),
         ({"timestamp": "noon"}, ResponseCode.SYSTEM_ERROR),
     ],

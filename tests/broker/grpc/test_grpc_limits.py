@@ -73,6 +73,13 @@ async def test_routes_of_many_topics_are_forgotten(loop: NetworkedLoop, tmp_path
         assert 0 < len(routes._elsewhere) <= GRPC.routes_max
 
 
+async def test_no_route_leads_to_a_topic_that_no_message_may_create(service: SingleService) -> None:
+    routes = service.service.routes
+    assert await routes.find("mine")
+    with pytest.raises(UnknownTopicError):
+        await routes.find("rmq_sys_mine")
+
+
 @pytest.mark.parametrize(
     ("method", "code"),
     [("ReceiveMessage", Code.TOO_MANY_REQUESTS), ("SendMessage", Code.BAD_REQUEST)],

@@ -87,3 +87,22 @@ async def test_a_question_that_nobody_answers_ends(
     began = asyncio.get_running_loop().time()
     assert await queried(service) == (Code.REQUEST_TIMEOUT, 0)
     assert asyncio.get_running_loop().time() - began == pytest.approx(READ_SECONDS)
+
+
+@pytest.mark.parametrize("queue_id", [9, -1])
+async def test_a_queue_that_is_not_there_is_not_found_by_any_call(
+    service: SingleService, queue_id: int
+) -> None:
+    await service.broker.create_topic("orders")
+    group = df.Resource(name="g")
+    queue = df.MessageQueue(topic=df.Resource(name="orders"), id=queue_id)
+    pull = pb.PullMessageRequest(group=group, message_queue=queue)
+    end = pb.QueryOffsetRequest(message_queue=queue, query_offset_policy=QueryOffsetPolicy.END)
+    first, *_ = await service.raw("PullMessage", pull.SerializeToString())
+    asked = await service.ask("QueryOffset", end, pb.QueryOffsetResponse)
+    update = pb.UpdateOffsetRequest(group=group, message_queue=queue)
+    updated = await service.ask("UpdateOffset", update, pb.UpdateOffsetResponse)
+    pulled = pb.PullMessageResponse.FromString(first)
+    told = [each.status.code for each in (pulled, asked, updated)]
+    assert told == [Code.NOT_FOUND] * 3
+    assert service.service.dispatcher.refusals == {"unknown_queue": 3}

@@ -132,6 +132,22 @@ async def test_a_body_that_is_no_json_is_refused(site: Site) -> None:
     assert (status, "the request is not JSON" in answer["error"]) == (400, True)
 
 
+@pytest.mark.parametrize("queue_id", [9, 9.0])
+async def test_a_message_for_a_queue_that_is_not_there_is_refused_as_a_read_is(
+    site: Site, queue_id: float
+) -> None:
+    status, answer = await site.post("orders", {"body": "a", "queue_id": queue_id})
+    assert (status, answer["error"]) == (
+        404,
+        "the topic orders has no queue 9, its queues are 0 to 3",
+    )
+
+
+async def test_a_message_for_a_group_that_is_not_there_is_refused(site: Site) -> None:
+    status, answer = await site.post("%25RETRY%25nobody", {"body": "a"})
+    assert (status, answer["error"]) == (404, "subscription group not exist, nobody")
+
+
 @pytest.mark.parametrize("size", [64 << 10, (64 << 10) + 1, 1 << 20])
 async def test_a_body_has_the_limit_of_every_message(site: Site, size: int) -> None:
     status, _ = await site.post("orders", {"body": "x" * size})

@@ -331,6 +331,36 @@ async def test_nothing_is_stored_in_a_queue_that_is_gone_after_the_look_up(
     assert context.machine.end_offset("orders", 3) == 1
 
 
+async def test_a_retry_does_not_create_a_topic_that_was_deleted(broker: SingleBroker) -> None:
+    first = await broker.send("orders", 0, b"a", KEY)
+    await broker.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "orders"})
+    again = await broker.send("orders", 0, b"a", KEY)
+    assert (again.code, again.ext) == (ResponseCode.SUCCESS, first.ext)
+    assert "orders" not in broker.broker.context.machine.state.topics
+    other = await broker.send("orders", 0, b"b", KEY)
+    assert (other.code, other.ext["queueOffset"]) == (ResponseCode.SUCCESS, "1")
+    assert [each.body for each in messages(await broker.pull("orders", 0, 1))] == [b"b"]
+
+
+async def test_a_topic_that_another_message_created_during_the_look_up_stays_as_it_is(
+    broker: SingleBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await broker.send("orders", 3, b"a", KEY)
+    await broker.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "orders"})
+    context = broker.broker.context
+    load = context.reader.load
+
+    def load_once_it_is_there(*asked: Any) -> None:
+        context.batcher.add_command(PutTopic.of(TopicConfig("orders", 1, 1), 1))
+        load(*asked)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(context.reader, "load", load_once_it_is_there)
+        refused = await broker.send("orders", 3, b"b", KEY)
+    assert "no longer has queue 3" in (refused.remark or "")
+    assert context.machine.state.topics["orders"].queues == 1
+
+
 async def test_what_was_looked_for_in_another_term_is_not_stored_in_this_one(
     broker: SingleBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,9 +45,9 @@ async def create_group(broker: SingleBroker, name: str, **settings: object) -> F
     return await broker.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, body)
 
 
-async def beat(broker: SingleBroker, group: str) -> Frame:
-    consumer = {"groupName": group, "subscriptionDataSet": []}
-    body = orjson.dumps({"clientID": "c", "producerDataSet": [], "consumerDataSet": [consumer]})
+async def beat(broker: SingleBroker, *groups: str) -> Frame:
+    consumers = [{"groupName": each, "subscriptionDataSet": []} for each in groups]
+    body = orjson.dumps({"clientID": "c", "producerDataSet": [], "consumerDataSet": consumers})
     return await broker.ask(RequestCode.HEART_BEAT, {}, body)
 
 
@@ -131,6 +132,29 @@ async def test_groups_have_a_limit_and_a_tighter_one_where_consumers_create_them
         assert "the subscription group c is not created" in (refused.remark or "")
         assert (await create_group(broker, "b", retryMaxTimes=3)).code == ResponseCode.SUCCESS
         assert topics_of(broker) == {"TBW102", "%RETRY%a", "%RETRY%b"}
+
+
+@pytest.mark.parametrize(
+    ("limits", "what"),
+    [
+        ({"automatic_groups_max": 2}, "there are 2 groups, at most 2"),
+        ({"topics_max": 3}, "there are 3 topics, at most 3"),
+    ],
+)
+async def test_a_heartbeat_creates_all_of_its_groups_or_none(
+    loop: NetworkedLoop, tmp_path: Path, limit: Limit, limits: dict[str, int], what: str
+) -> None:
+    limit(**limits)
+
+    async with running_broker(loop, tmp_path) as broker:
+        refused = await beat(broker, "a", "b", "c")
+        assert what in (refused.remark or "")
+        await asyncio.sleep(1)
+        state = broker.broker.context.machine.state
+        assert (state.groups, topics_of(broker)) == ({}, {"TBW102"})
+        if "automatic_groups_max" in limits:
+            assert (await beat(broker, "a", "b")).code == ResponseCode.SUCCESS
+            assert set(state.groups) == {"a", "b"}
 
 
 async def test_a_group_has_a_limit_of_retry_queues(broker: SingleBroker) -> None:

@@ -6,6 +6,7 @@ letter without having been delivered.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -105,6 +106,20 @@ async def test_a_queue_without_room_for_an_offset_takes_no_messages_of_others(
         monkeypatch.setattr(member.pop._rng, "randrange", lambda *bounds: len(bounds) - 1)
         (got,) = await member.receive(queue=None)
         assert (got.queue, got.offset, got.delivery_attempt) == (0, 1, 1)
+
+
+async def test_a_group_that_finds_no_room_for_its_offsets_is_not_created(
+    loop: NetworkedLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running_broker(loop, tmp_path, clock_runs=True) as broker:
+        await sent(broker, 1)
+        monkeypatch.setattr(offset_quota, "STATE", STATE._replace(offsets_max=3))
+        state, member = broker.broker.context.machine.state, Member(broker)
+        with pytest.raises(QuotaExceededError):
+            await member.receive(queue=None)
+        await asyncio.sleep(1)
+        assert (state.groups, state.offset_count) == ({}, 0)
+        assert await member.bodies(queue=0) == [b"0"]
 
 
 async def test_a_queue_whose_messages_find_no_room_in_the_log_takes_none_of_others(

@@ -135,12 +135,16 @@ async def test_a_client_that_does_not_say_how_often_gets_its_group_s_number(
     assert (await next_of(broker, DEAD)).body == b"m"
 
 
-async def test_a_group_without_retry_queues_gives_up_what_it_fails_at(broker: SingleBroker) -> None:
+@pytest.mark.parametrize("times", ["-1", "16"])
+async def test_a_group_without_retry_queues_gives_up_what_it_fails_at(
+    broker: SingleBroker, times: str
+) -> None:
+    """RocketMQ drops it, and answers that all is well."""
     record = await first_message(broker)
     await set_group(broker, retryQueueNums=0)
-    end = broker.broker.context.machine.applied_end
-    assert (await send_back(broker, record)).code == 0
-    assert broker.broker.context.machine.applied_end == end
+    assert (await send_back(broker, record, maxReconsumeTimes=times)).code == 0
+    dead = await next_of(broker, DEAD)
+    assert (dead.body, dead.reconsume_times) == (b"m", 1)
 
 
 async def test_a_retry_topic_that_is_missing_is_created_with_the_group_s_queues(

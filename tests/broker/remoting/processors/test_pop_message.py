@@ -274,6 +274,8 @@ async def test_a_request_that_makes_no_sense_is_refused(
     await sent(broker, 1)
     answer = await pop(broker, **changed)
     assert (answer.code, bool(answer.remark)) == (code, True)
+    await asyncio.sleep(1)
+    assert broker.broker.context.machine.state.groups == {}
 
 
 async def test_a_wait_for_a_queue_that_is_not_there_is_refused(broker: SingleBroker) -> None:

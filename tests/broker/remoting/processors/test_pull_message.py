@@ -107,6 +107,8 @@ async def test_a_pull_that_cannot_be_served_says_why(
     await broker.create_topic("hidden", perm=2)
     answer = await broker.pull(topic, 0, 0, **changed)
     assert (answer.code, remark in (answer.remark or "")) == (code, True), answer.remark
+    await asyncio.sleep(1)
+    assert broker.broker.context.machine.state.groups == {}
 
 
 @pytest.mark.parametrize(
