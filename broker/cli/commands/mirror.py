@@ -20,8 +20,10 @@ from broker.client.producer.producer import Producer
 from broker.cluster_admin.admin_client import open_admin
 from broker.command_error import UsageError
 from broker.security.credentials import NO_SECURITY, open_profile, security_from
+from store.quoting import quoted
 
 EXAMPLES = """\
+  dledger mirror 10.1.0.1:9876 orders bills --namesrv 10.2.0.1:9876
   dledger mirror orders bills --source 10.1.0.1:9876 --namesrv 10.2.0.1:9876
   dledger mirror orders --source-profile east --profile west --once
 """
@@ -33,8 +35,21 @@ its first place. While a cluster is unavailable it waits; where that cannot help
 """
 
 
+def _source_or_topic(text: str) -> str:
+    """The type of an argument that is a NameServer's address or a topic: only addresses have a
+    colon."""
+    return name_servers(text) if ":" in text else topic_name(text)
+
+
 @click.command(cls=Command, examples=EXAMPLES, notes=NOTES)
-@click.argument("topics", metavar="TOPIC...", type=topic_name, nargs=-1, required=True)
+@click.argument(
+    "names",
+    metavar="[SOURCE_NAMESRV] TOPIC...",
+    type=_source_or_topic,
+    nargs=-1,
+    required=True,
+    help="The NameServer of the source cluster, if no option names it, and the topics.",
+)
 @click.option(
     "--source", metavar="ADDR", type=name_servers, help="NameServer of the source cluster."
 )
@@ -58,7 +73,7 @@ its first place. While a cluster is unavailable it waits; where that cannot help
 @cluster_options
 def command(
     *,
-    topics: tuple[str, ...],
+    names: tuple[str, ...],
     source: str | None,
     source_profile: str | None,
     start: str | int,
@@ -67,9 +82,28 @@ def command(
     output: Output,
 ) -> int:
     """Copy topics of another cluster into this one, each queue in order."""
+    topics, source = _topics_and_source(names, source)
     return run_session(
         "mirror", lambda: _mirror(topics, source, source_profile, start, once, namesrv, output)
     )
+
+
+def _topics_and_source(
+    names: tuple[str, ...], option: str | None
+) -> tuple[tuple[str, ...], str | None]:
+    """The topics, and the NameServer of the source if the arguments or ``--source`` name it."""
+    if ":" not in names[0]:
+        source, topics = option, names
+    elif option is None:
+        source, topics = names[0], names[1:]
+    else:
+        raise UsageError("the first argument and --source both name the source; omit one")
+    if not topics:
+        raise UsageError("no topic is named; give those to copy after the source")
+    for topic in topics:
+        if ":" in topic:
+            raise UsageError(f"{quoted(topic)} is not a topic; the source is the first argument")
+    return topics, source
 
 
 async def _mirror(  # noqa: PLR0917 - the command's own parameters
@@ -86,7 +120,10 @@ async def _mirror(  # noqa: PLR0917 - the command's own parameters
         profile = open_profile(source_profile)
         source, security = source or profile.namesrv, profile.security
     if not source:
-        raise UsageError("--source is missing, and no --source-profile names a NameServer")
+        raise UsageError(
+            "the source is missing: give its NameServer as the first argument or as --source, "
+            "or a --source-profile that names one"
+        )
     counts = dict.fromkeys(topics, 0)
     progress = Progress("messages copied")
 

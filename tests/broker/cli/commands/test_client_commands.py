@@ -59,6 +59,11 @@ def run(*arguments: str) -> int:
         (("bench", "everything"), "is not one of"),
         (("bench", "--seconds", "0"), "'0' is not a number of seconds"),
         (("bench", "failover", "--namesrv", "127.0.0.1:1"), "leave --namesrv out"),
+        (("mirror", "t"), "the source is missing"),
+        (("mirror", "a:1"), "no topic is named"),
+        (("mirror", "a:1", "t", "--source", "b:1"), "both name the source"),
+        (("mirror", "t", "a:1"), "'a:1' is not a topic"),
+        (("mirror", "a:b", "t"), "'a:b' is not an address host:port"),
     ],
 )
 def test_bad_usage_is_told_and_ends_with_2(
@@ -68,6 +73,25 @@ def test_bad_usage_is_told_and_ends_with_2(
     captured = capsys.readouterr()
     assert captured.out == ""
     assert complaint in captured.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("a:1;b:2", "t", "u"), ("t", "u", "--source", "a:1;b:2")],
+    ids=["argument", "option"],
+)
+def test_the_source_of_a_mirror_is_its_first_argument_or_an_option(
+    arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[object] = []
+
+    async def copy(topics: object, source: object, *_others: object) -> int:
+        taken.extend((topics, source))
+        return 0
+
+    monkeypatch.setattr("broker.cli.commands.mirror._mirror", copy)
+    assert run("mirror", *arguments) == 0
+    assert taken == [("t", "u"), "a:1;b:2"]
 
 
 def test_progress_is_not_shown_where_there_is_no_terminal(
