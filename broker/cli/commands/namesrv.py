@@ -137,6 +137,8 @@ async def _serve(
             running.push_async_callback(http.stop)
             document["http"] = join_host_port(config.host, http.port)
         line = f"the NameServer listens on {document['namesrv']}"
+        if "http" in document:
+            line += f", and for HTTP on {document['http']}"
         announce(document, line, output)
         await stop.asked
     return 0
