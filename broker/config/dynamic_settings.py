@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from broker.config.node_config import HOURS_MAX, NodeConfig
+from broker.config.run_time_names import RUN_TIME_NAMES
 from broker.config.setting_checks import nearest, one_line
 from broker.quotas.quota import PREFIX, QuotaError, parse_entity, parse_quota
 from broker.state.broker_state import BrokerState
@@ -19,11 +20,11 @@ from broker.system.log_lines import LEVELS
 from store.log.retention_policy import HOUR_MS
 from store.quoting import quoted
 
-AUTO_CREATE_TOPICS = "autoCreateTopicEnable"
-PROPERTY_FILTER = "enablePropertyFilter"
-FOLLOWER_READS = "slaveReadEnable"
-FILE_RESERVED_HOURS = "fileReservedTime"
-LOG_LEVEL = "logLevel"
+AUTO_CREATE_TOPICS = RUN_TIME_NAMES["auto_create_topics"]
+PROPERTY_FILTER = RUN_TIME_NAMES["property_filter"]
+FOLLOWER_READS = RUN_TIME_NAMES["follower_reads"]
+FILE_RESERVED_HOURS = RUN_TIME_NAMES["file_reserved_hours"]
+LOG_LEVEL = RUN_TIME_NAMES["log_level"]
 
 SWITCHES = frozenset((AUTO_CREATE_TOPICS, PROPERTY_FILTER, FOLLOWER_READS))
 CHANGEABLE = (AUTO_CREATE_TOPICS, PROPERTY_FILTER, FILE_RESERVED_HOURS, FOLLOWER_READS, LOG_LEVEL)

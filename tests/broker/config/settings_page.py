@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from broker.config.config_file import NAME_SERVER, NODE, ConfigKind
+from broker.config.dynamic_settings import CHANGEABLE
+from broker.config.run_time_names import RUN_TIME_NAMES
 from broker.config.setting import Setting
 from broker.config.toml_text import toml_value
 from broker.config.variables import OF_COMMANDS, OF_TESTS
@@ -58,6 +60,9 @@ listens, if that is another place: in a container, or behind NAT.
 **SIGHUP** has the file read again. Settings that are marked take effect at once. The log says which
 ones changed, and which of the others need a restart. Settings that `dledger config set` changed go
 before the file.
+
+**At run time** `dledger config get` and `set` read and change settings of the running group, by the
+name in the file or by RocketMQ's. RocketMQ's own tools know its names alone.
 """
 
 
@@ -86,21 +91,33 @@ def _table(kind: ConfigKind[Any]) -> list[str]:
         "| Setting | Type | Default | It may be | What it is | SIGHUP | Variable |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
-    return lines + [_row(one, kind.prefix) for one in kind.settings]
+    if kind is NODE:
+        lines = [f"{line} {more} |" for line, more in zip(lines, ("At run time", "---"), strict=True)]
+    return lines + [_row(one, kind) for one in kind.settings]
 
 
-def _row(one: Setting, prefix: str) -> str:
+def _row(one: Setting, kind: ConfigKind[Any]) -> str:
     allowed = one.allowed.words if one.allowed is not None else ""
-    cells = (
+    cells = [
         f"`{one.key}`",
         _shown_kind(one),
         _default(one),
         allowed + (f" ({one.unit})" if one.unit else ""),
         one.doc,
         "yes" if one.reload else "",
-        f"`{one.variable(prefix)}`",
-    )
+        f"`{one.variable(kind.prefix)}`",
+    ]
+    if kind is NODE:
+        cells.append(_at_run_time(one))
     return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
+
+
+def _at_run_time(one: Setting) -> str:
+    """RocketMQ's name of a setting of a node."""
+    name = RUN_TIME_NAMES.get(one.key)
+    if name is None:
+        return ""
+    return f"`{name}`" if name in CHANGEABLE else f"`{name}` (get only)"
 
 
 def _shown_kind(one: Setting) -> str:

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from broker.config.config_file import NODE
+from broker.config.dynamic_settings import CHANGEABLE
+from broker.config.run_time_names import RUN_TIME_NAMES
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.frame import Frame
 from broker.state.broker_state import BrokerState
@@ -128,6 +131,14 @@ async def test_a_change_that_cannot_be_made_changes_nothing(
     assert answer.code == ResponseCode.INVALID_PARAMETER
     assert remark in (answer.remark or "")
     assert await settings_of(broker) == before
+
+
+async def test_each_name_at_run_time_is_of_a_setting_of_the_file_and_answered(
+    broker: SingleBroker,
+) -> None:
+    assert RUN_TIME_NAMES.keys() <= {one.key for one in NODE.settings}
+    assert set(RUN_TIME_NAMES.values()) <= (await settings_of(broker)).keys()
+    assert set(CHANGEABLE) <= set(RUN_TIME_NAMES.values())
 
 
 async def test_a_node_that_does_not_lead_changes_nothing(
