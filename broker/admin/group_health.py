@@ -37,7 +37,7 @@ class MemberReport:
 
 @dataclass(frozen=True, slots=True)
 class GroupHealth:
-    """One broker group. Nodes are named ``n0``, ``n1``, ..."""
+    """One broker group. ``leader`` and ``missing`` name nodes within it: ``n0``, ``n1``, ..."""
 
     group: str
     leader: str | None
@@ -57,13 +57,23 @@ class GroupHealth:
         return self.leader is not None and self.serving and self.has_majority
 
     @property
+    def leader_node(self) -> str | None:
+        """The leader as ``group/node``."""
+        return None if self.leader is None else f"{self.group}/{self.leader}"
+
+    @property
+    def missing_nodes(self) -> list[str]:
+        """``missing`` as ``group/node``."""
+        return [f"{self.group}/{node}" for node in self.missing]
+
+    @property
     def problem(self) -> str:
         """The problems as text; empty if the group is healthy."""
         problems = []
         if self.leader is None:
             problems.append("it has no leader")
         elif not self.serving:
-            problems.append(f"{self.leader} leads, but does not serve yet")
+            problems.append(f"its leader {self.leader_node} does not serve yet")
         if not self.has_majority:
             problems.append(
                 f"it has no majority: {self.in_touch} of {self.voters} voters are in touch"
@@ -73,7 +83,13 @@ class GroupHealth:
         return " and ".join(problems)
 
     def to_json(self) -> dict[str, object]:
-        return {**asdict(self), "healthy": self.healthy, "problem": self.problem}
+        return {
+            **asdict(self),
+            "leader_node": self.leader_node,
+            "missing_nodes": self.missing_nodes,
+            "healthy": self.healthy,
+            "problem": self.problem,
+        }
 
 
 def leader_of(reports: Sequence[MemberReport]) -> MemberReport | None:

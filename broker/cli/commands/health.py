@@ -47,11 +47,11 @@ def are_healthy(groups: list[GroupView]) -> bool:
 def _line(group: GroupView) -> str:
     health = group.health
     if health is None or not health.healthy:
-        missing = "" if health is None else ", ".join(health.missing)
+        missing = "" if health is None else ", ".join(health.missing_nodes)
         start = f"; not in touch: {missing}" if missing else ""
         return f"{group.group}: NOT healthy, {'' if health is None else health.problem}{start}"
     more = f"{health.may_lose} more may be lost" if health.may_lose else "NONE more may be lost"
     return (
-        f"{group.group}: healthy, {health.leader} leads, {health.in_touch} of {health.voters} "
-        f"voters in touch, {more}"
+        f"{group.group}: healthy, {health.leader_node} leads, {health.in_touch} of "
+        f"{health.voters} voters in touch, {more}"
     )

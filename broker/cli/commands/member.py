@@ -41,10 +41,12 @@ or two members, and `dledger node --config FILE` runs it.
 """
 
 
-def _node(text: str) -> str:
-    if NODE_NAME.fullmatch(text) is None:
-        raise ValueError(f"{text!r} is not a node; nodes are n0, n1, n2 and so on")
-    return text
+def _node(context: click.Context, _argument: click.Parameter, text: str) -> str:
+    """The name within the group, of ``n0`` or ``group/n0``."""
+    node = text.removeprefix(f"{context.params.get('group')}/")
+    if NODE_NAME.fullmatch(node) is None:
+        raise click.BadParameter(f"{text!r} is not a node; nodes are n0, n1, n2 and so on")
+    return node
 
 
 def _address(text: str) -> str:
@@ -56,7 +58,7 @@ def _address(text: str) -> str:
 
 command = Group(notes=NOTES)
 group_argument = click.argument("group")
-node_argument = click.argument("node", type=_node, help="n0, n1, ...")
+node_argument = click.argument("node", callback=_node, help="n0, n1, ... or group/n0.")
 
 
 @command.command("list", examples="  dledger member list broker-a\n")
@@ -212,8 +214,21 @@ def _join(namesrv: str, group: str, node: str, address: str, *, promote: bool) -
 
 
 def _print(members: dict[str, Any], output: Output) -> None:
-    if not output.document(members):
+    if not output.document(_named(members)):
         print_members(members)
+
+
+def _named(members: dict[str, Any]) -> dict[str, Any]:
+    """The leader's answer, with names ``group/node`` beside those within the group."""
+    group, leader = members["group"], members["leader"]
+    return {
+        **members,
+        "leader_node": None if leader is None else f"{group}/{leader}",
+        "voter_nodes": [f"{group}/{node}" for node in members["voters"]],
+        "members": {
+            node: {"node": f"{group}/{node}", **at} for node, at in members["members"].items()
+        },
+    }
 
 
 def print_members(members: dict[str, Any]) -> None:

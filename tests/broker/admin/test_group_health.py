@@ -78,7 +78,15 @@ def test_who_follows_another_leader_or_term_is_no_part_of_the_majority() -> None
 def test_a_leader_that_does_not_serve_yet_is_not_healthy() -> None:
     followers = [report(node, VOTERS, leads="n0") for node in ("n1", "n2")]
     health = health_of(report("n0", VOTERS, leads="n0", serving=False), *followers)
-    assert (health.healthy, health.problem) == (False, "n0 leads, but does not serve yet")
+    assert (health.healthy, health.problem) == (False, "its leader broker-a/n0 does not serve yet")
+
+
+def test_nodes_are_named_with_their_group_too() -> None:
+    health = health_of(*(report(node, VOTERS, leads="n1") for node in ("n0", "n1")))
+    found = health.to_json()
+    assert (found["leader"], found["leader_node"]) == ("n1", "broker-a/n1")
+    assert (found["missing"], found["missing_nodes"]) == (("n2",), ["broker-a/n2"])
+    assert health_of().to_json()["leader_node"] is None
 
 
 def test_a_majority_without_a_leader_is_told_as_such() -> None:

@@ -92,7 +92,9 @@ def _table(kind: ConfigKind[Any]) -> list[str]:
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     if kind is NODE:
-        lines = [f"{line} {more} |" for line, more in zip(lines, ("At run time", "---"), strict=True)]
+        lines = [
+            f"{line} {more} |" for line, more in zip(lines, ("At run time", "---"), strict=True)
+        ]
     return lines + [_row(one, kind) for one in kind.settings]
 
 

@@ -86,9 +86,9 @@ async def test_the_console_replaces_a_node_by_the_new_one() -> None:
     assert group.changes == ["remove", "add"]
 
 
-def test_the_command_removes_nothing_for_a_mistyped_address(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def group(monkeypatch: pytest.MonkeyPatch) -> Group:
+    """Commands ask this group."""
     group = Group()
 
     def run(_namesrv: str, work: Callable[[AdminClient], Coroutine[Any, Any, Any]]) -> Any:
@@ -96,8 +96,34 @@ def test_the_command_removes_nothing_for_a_mistyped_address(
 
     monkeypatch.setattr(member, "run_admin", run)
     monkeypatch.setattr(member, "local_cluster", lambda *_: None)
+    return group
+
+
+def test_the_command_removes_nothing_for_a_mistyped_address(
+    group: Group, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run_command(["member", "replace", "broker-a", "n2", "a:9"]) == 1
     assert "cannot connect to a:9" in capsys.readouterr().err
     assert group.changes == []
     assert run_command(["member", "replace", "broker-a", "n2", NEW]) == 0
     assert group.changes == ["remove", "add"]
+
+
+def test_members_are_shown_with_their_group_too(
+    group: Group, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(["member", "list", "broker-a", "--json"]) == 0
+    shown = orjson.loads(capsys.readouterr().out)
+    assert (shown["leader"], shown["leader_node"]) == ("n0", "broker-a/n0")
+    assert shown["voters"] == ["n0", "n1", "n2"]
+    assert shown["voter_nodes"] == ["broker-a/n0", "broker-a/n1", "broker-a/n2"]
+    assert shown["members"]["n2"]["node"] == "broker-a/n2"
+
+
+def test_a_node_may_be_named_with_its_group(
+    group: Group, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(["member", "replace", "broker-a", "broker-a/n2", NEW]) == 0
+    assert group.changes == ["remove", "add"]
+    assert run_command(["member", "replace", "broker-a", "broker-b/n2", NEW]) == 2
+    assert "'broker-b/n2' is not a node" in capsys.readouterr().err
