@@ -92,8 +92,9 @@ class ConsumerConfig:
     send_back_seconds: float = 15.0
     """How long a send-back is tried."""
 
-    max_reconsume_times: int = 16
-    """The attempts after which a message becomes a dead letter."""
+    max_reconsume_times: int | None = None
+    """The retries after which a message becomes a dead letter; None: as many as the settings of
+    the group say, usually 16."""
 
     close_seconds: float = 5.0
     """How long :meth:`~broker.client.consumer.consumer.Consumer.close` tries to commit acknowledged

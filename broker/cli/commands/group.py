@@ -103,6 +103,12 @@ def group_json(group: ConsumerGroupView) -> dict[str, Any]:
     }
 
 
+RETRY_MAX_HELP = (
+    "Retries before a dead letter, usually 16: for POP, and for clients that send no limit of "
+    "their own. RocketMQ 4's Java client always sends one, 16 by default."
+)
+
+
 def settings_options(command: F) -> F:
     """Options for the settings of a group, by RocketMQ's names; None for settings that are not
     given."""
@@ -115,7 +121,7 @@ def settings_options(command: F) -> F:
             RETRY_QUEUES,
             "Queues for its retries, usually 1; 0: none.",
         ),
-        ("--retry-max", "retryMaxTimes", RETRIES, "Retries before a dead letter, usually 16."),
+        ("--retry-max", "retryMaxTimes", RETRIES, RETRY_MAX_HELP),
     ):
         metavar = None if kind is None else "N"
         command = click.option(name, field, type=kind, metavar=metavar, default=None, help=told)(

@@ -233,9 +233,10 @@ class Consumer:
         """Sends back a message that could not be consumed; a member with ``retries`` gets it again.
 
         With ``delay_level`` 0 the broker chooses the delay: 10 s, longer with each attempt. After
-        ``max_reconsume_times`` attempts, or at once with a level below 0, the message goes to
-        ``%DLQ%group``. The message itself must still be acknowledged. If an answer is lost, the
-        message may come again twice. Raises a :class:`ClientError`.
+        ``max_reconsume_times`` retries (default: what the group's settings say), or at once with a
+        level below 0, the message goes to ``%DLQ%group``. The message itself must still be
+        acknowledged. If an answer is lost, the message may come again twice. Raises a
+        :class:`ClientError`.
         """
         await until_answered(
             self._routes,

@@ -137,19 +137,17 @@ class ConsumerRequests:
     async def send_back(self, address: str, message: ReceivedMessage, delay_level: int) -> None:
         """Code 36: sends back a message that could not be consumed; answered once its next attempt
         is stored."""
-        answer = await self._invoke(
-            address,
-            RequestCode.CONSUMER_SEND_MSG_BACK,
-            {
-                "group": self._group,
-                "offset": str(message.record.position),
-                "delayLevel": str(delay_level),
-                "originMsgId": message.message_id,
-                "originTopic": message.topic,
-                "unitMode": "false",
-                "maxReconsumeTimes": str(self._config.max_reconsume_times),
-            },
-        )
+        fields = {
+            "group": self._group,
+            "offset": str(message.record.position),
+            "delayLevel": str(delay_level),
+            "originMsgId": message.message_id,
+            "originTopic": message.topic,
+            "unitMode": "false",
+        }
+        if self._config.max_reconsume_times is not None:
+            fields["maxReconsumeTimes"] = str(self._config.max_reconsume_times)
+        answer = await self._invoke(address, RequestCode.CONSUMER_SEND_MSG_BACK, fields)
         check_success(address, answer)
 
     async def heartbeat(

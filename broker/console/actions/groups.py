@@ -31,7 +31,12 @@ from broker.console.visits.templating import NOTHING, number, plural
 from broker.console.visits.visit import Visit
 
 _SETTINGS = (
-    Field("retry_max", "Retries before a dead letter", "number", hint="Usually 16."),
+    Field(
+        "retry_max",
+        "Retries before a dead letter",
+        "number",
+        hint="Usually 16. Clients that send a limit of their own use that.",
+    ),
     Field(
         "consume",
         "Its members",

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from broker.client.config import ConsumerConfig
 from broker.client.consumer.consumer import Consumer
 from broker.client.errors import RefusedError
 from broker.remoting.connection import Connection
@@ -68,6 +69,31 @@ async def test_a_message_is_sent_back_to_the_leader_that_has_it(loop: NetworkedL
         TOPIC,
     ]
     assert asked[1].ext["offset"] == str(message.record.position) != "0"
+    await cluster.close()
+
+
+@pytest.mark.parametrize(
+    ("config", "sent"),
+    [(ConsumerConfig(), None), (ConsumerConfig(max_reconsume_times=3), "3")],
+    ids=["usual", "limited"],
+)
+async def test_the_groups_limit_of_attempts_holds_unless_the_consumer_has_its_own(
+    loop: NetworkedLoop, config: ConsumerConfig, sent: str | None
+) -> None:
+    cluster, broker = await start(loop, queues=1)
+    broker.store(TOPIC, 0, b"a")
+    asked: list[Frame] = []
+
+    def take_back(connection: Connection, request: Frame) -> None:
+        asked.append(request)
+        connection.respond(request, ResponseCode.SUCCESS)
+
+    broker.overrides[RequestCode.CONSUMER_SEND_MSG_BACK] = take_back
+    async with new_consumer(config=config) as consumer:
+        async for message in consumer.messages():
+            await consumer.send_back(message)
+            break
+    assert [request.ext.get("maxReconsumeTimes") for request in asked] == [sent]
     await cluster.close()
 
 
