@@ -154,16 +154,17 @@ class HealthMonitor:
 
     def no_room(self, size: int) -> NoRoomError:
         """Why an entry of ``size`` bytes is refused, as the disk was when it was last looked at."""
-        if self.space is None:
-            return NoRoomError(size)
+        return NoRoomError(size, "" if self.space is None else self._room(self.space))
+
+    def _room(self, space: DiskSpace) -> str:
+        """How much is free, and from where on messages are refused."""
         free, total, kept = (
-            f"{each / (1 << 20):.1f}" for each in (*self.space, self._store.min_free_bytes)
+            f"{each / (1 << 20):.1f}" for each in (*space, self._store.min_free_bytes)
         )
-        return NoRoomError(
-            size,
+        return (
             f"{free} of {total} MiB are free, and {kept} MiB must stay free, "
             f"or {100 - self.watermarks.full_percent} % of the disk if that is more, "
-            f"up to {self.watermarks.enough_bytes >> 20} MiB",
+            f"up to {self.watermarks.enough_bytes >> 20} MiB"
         )
 
     def _look_for_room(self) -> None:
@@ -278,11 +279,11 @@ class HealthMonitor:
         before, self.level = self.level, level
         log.log(
             logging.WARNING if level > before else logging.INFO,
-            "%(node)s: the disk %(level)s: %(free)d of %(total)d bytes are free, "
-            "and %(kept)d are kept free",
+            "%(node)s: the disk %(level)s: %(room)s",
             {
                 "node": self._core.node,
                 "level": _LEVELS[level],
+                "room": self._room(space),
                 "free": space.free,
                 "total": space.total,
                 "kept": self._store.min_free_bytes,

@@ -86,7 +86,10 @@ def print_groups(groups: list[GroupView]) -> None:
         print(f"versions differ: {', '.join(which)}")
     for node in (node for group in groups for node in group.nodes):
         if node.disk == "full":
-            print(f"{node.node}: its disk is full; messages are refused while it leads")
+            print(
+                f"{node.node}: its disk is full, by disk_full_percent and disk_enough_bytes of its "
+                "node.toml; messages are refused while it leads"
+            )
         if node.refilling:
             print(f"{node.node}: is being refilled by its peers, entry {node.refilling}")
         if node.security.get("exposed"):

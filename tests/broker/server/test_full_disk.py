@@ -35,7 +35,7 @@ class FillingDisk(OsFileSystem):
 
 
 async def test_messages_are_refused_with_a_code_while_the_disk_is_full_and_reads_go_on(
-    loop: NetworkedLoop, tmp_path: Path
+    loop: NetworkedLoop, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     disk = FillingDisk()
 
@@ -46,10 +46,12 @@ async def test_messages_are_refused_with_a_code_while_the_disk_is_full_and_reads
         await asyncio.sleep(2)
         refused = await broker.send("orders", 0, b"while")
         assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
-        assert str(refused.remark).endswith(
-            "bytes: 90.0 of 1000.0 MiB are free, and 0.0 MiB must stay free, "
+        room = (
+            "90.0 of 1000.0 MiB are free, and 0.0 MiB must stay free, "
             "or 10 % of the disk if that is more, up to 4096 MiB"
         )
+        assert str(refused.remark).endswith(f"bytes: {room}")
+        assert f"the disk is full, messages are refused: {room}" in caplog.text
         assert [m.body for m in messages(await broker.pull("orders", 0, 0))] == [b"before"]
         offset = {"consumerGroup": "readers", "topic": "orders", "queueId": "0"}
         stored = await broker.ask(
