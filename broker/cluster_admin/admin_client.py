@@ -63,11 +63,12 @@ class NoAnswerError(CommandError):
 
 
 class NoTopicError(CommandError):
-    """No broker has the topic."""
+    """No broker has the topic. ``cluster``: ``source`` or ``target``, where there are two."""
 
-    def __init__(self, topic: str) -> None:
+    def __init__(self, topic: str, cluster: str = "") -> None:
+        where = f" in the {cluster} cluster" if cluster else ""
         super().__init__(
-            f"topic {topic} does not exist; `dledger topic list` shows all topics, "
+            f"topic {topic} does not exist{where}; `dledger topic list` shows all topics, "
             "`dledger topic create` creates one"
         )
 

@@ -10,7 +10,12 @@ from broker.admin.message_trace import TRACE_TOPIC, TraceEvent, TraceKind, trace
 from broker.client.errors import UndecodableBodyError
 from broker.client.message import MessageQueue
 from broker.client.received_message import ReceivedMessage
-from broker.cluster_admin.admin_client import AdminClient, NoLeaderError, RefusedError
+from broker.cluster_admin.admin_client import (
+    AdminClient,
+    NoLeaderError,
+    NoTopicError,
+    RefusedError,
+)
 from broker.command_error import CommandError
 from broker.remoting.protocol.codes import MISSING, RequestCode, ResponseCode
 from broker.remoting.protocol.ext_fields import INT64_MAX
@@ -30,11 +35,16 @@ EVENTS = {
 
 
 async def trace_events(admin: AdminClient, message_id: str) -> list[TraceEvent]:
-    """The trace events of a message, by time. Raises :class:`CommandError` if they cannot be
-    decoded."""
-    told = await find_by_key(
-        admin, TRACE_TOPIC, message_id, count=QUERY_MESSAGES, since=0, until=INT64_MAX
-    )
+    """The trace events of a message, by time. Raises :class:`CommandError` if no client has sent
+    traces, or if they cannot be decoded."""
+    try:
+        told = await find_by_key(
+            admin, TRACE_TOPIC, message_id, count=QUERY_MESSAGES, since=0, until=INT64_MAX
+        )
+    except NoTopicError as error:
+        raise CommandError(
+            "no client has sent traces; switch on message trace in the clients"
+        ) from error
     try:
         return trace_of(message_id, [message.body for message in told])
     except (UndecodableBodyError, ValueError) as error:

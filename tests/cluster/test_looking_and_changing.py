@@ -214,7 +214,7 @@ def test_what_clients_told_of_a_message_is_shown_by_time(shared_cluster: Running
     lines = shared_cluster.dledger("message", "trace", message_id).stdout.splitlines()
     assert lines[1].split() == ["2023-11-14T22:13:20.000+00:00", "sent", "makers", "7", "-", "-"]
     other = shared_cluster.dledger("message", "trace", "0" * 32, code=1)
-    assert "has no trace of a message" in other.stderr
+    assert "no client has sent a trace of a message" in other.stderr
 
 
 def test_a_topic_keeps_its_messages_no_longer_than_it_says_on_all_nodes(

@@ -9,7 +9,6 @@ from itertools import zip_longest
 
 import click
 
-from broker.admin.message_trace import TRACE_TOPIC
 from broker.cli.commands.name_completion import topics
 from broker.cli.terminal.name_arguments import topic_name
 from broker.cli.terminal.numbers import COUNT
@@ -120,7 +119,10 @@ def trace(*, message_id: str, namesrv: str, output: Output) -> None:
     """Print the trace of a message, from clients whose message trace is on."""
     events = run_on_leaders(namesrv, lambda admin: trace_events(admin, message_id))
     if not events:
-        raise CommandError(f"{TRACE_TOPIC} has no trace of a message {message_id}")
+        raise CommandError(
+            f"no client has sent a trace of a message with the unique key {message_id}; "
+            "a msg_id is another name: `dledger message get` shows the unique key for it"
+        )
     if output.document({"id": message_id, "events": [asdict(event) for event in events]}):
         return
     rows = [

@@ -23,7 +23,7 @@ from broker.client.errors import ClientError, IllegalMessageError
 from broker.client.message import Message, MessageQueue, SendResult
 from broker.client.producer.producer import Producer
 from broker.client.received_message import ReceivedMessage
-from broker.cluster_admin.admin_client import AdminClient, NoLeaderError, when_led
+from broker.cluster_admin.admin_client import AdminClient, NoLeaderError, NoTopicError, when_led
 from broker.cluster_admin.offset_resets import EARLIEST, LATEST, offset_at
 from broker.cluster_admin.peeking import Peek, Window
 from broker.cluster_admin.topics import QueueView, view_queues
@@ -137,7 +137,7 @@ class TopicMirror:
         """The queue of the target for each queue of the source: by its copies, or a free one for a
         new queue. Queues of ``known`` links are left out."""
         sources, targets = await asyncio.gather(
-            when_led(lambda: view_queues(self._source, self._topic)),
+            self._views("source", self._source),
             self._settled(known),
         )
         linked = {link.source for link in known}, {link.target for link in known}
@@ -173,11 +173,17 @@ class TopicMirror:
             self._start = EARLIEST  # what a later queue has came after this start
         return links
 
+    async def _views(self, cluster: str, admin: AdminClient) -> list[QueueView]:
+        try:
+            return await when_led(lambda: view_queues(admin, self._topic))
+        except NoTopicError as error:
+            raise NoTopicError(self._topic, cluster) from error
+
     async def _settled(self, known: Sequence[Link]) -> list[QueueView]:
         """The queues of the target. Without links nobody writes to them any more."""
         before: list[QueueView] = []
         while True:
-            views = await when_led(lambda: view_queues(self._target, self._topic))
+            views = await self._views("target", self._target)
             if known or views == before or not any(each.max_offset for each in views):
                 return views
             before = views

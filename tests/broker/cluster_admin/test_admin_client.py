@@ -15,12 +15,14 @@ from broker.cluster_admin.admin_client import (
     AdminClient,
     BrokerName,
     NoLeaderError,
+    NoTopicError,
     RefusedError,
+    TopicRoute,
     run_admin,
     when_led,
 )
 from broker.cluster_admin.cluster_view import VIEW_SECONDS, view_node
-from broker.cluster_admin.message_lookup import find_by_id
+from broker.cluster_admin.message_lookup import find_by_id, trace_events
 from broker.command_error import CommandError
 from broker.remoting.client import RemotingClient
 from broker.remoting.connection import Connection
@@ -109,6 +111,19 @@ async def test_what_is_refused_for_good_is_not_asked_again(loop: NetworkedLoop) 
     with pytest.raises(RefusedError, match="no such topic"):
         await when_led(work)
     assert loop.time() == began
+
+
+async def test_no_topic_of_traces_means_that_no_client_sends_them(
+    loop: NetworkedLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def route(_: AdminClient, topic: str) -> TopicRoute:
+        raise NoTopicError(topic)
+
+    monkeypatch.setattr(AdminClient, "route", route)
+    client = RemotingClient(loop)
+    with pytest.raises(CommandError, match="no client has sent traces; switch on message trace"):
+        await trace_events(AdminClient(client, ADDRESS), "7F0000010A5C2B1D4E8F000001020304")
+    await client.close()
 
 
 @pytest.mark.parametrize("addresses", [{}, {2: ADDRESS}])

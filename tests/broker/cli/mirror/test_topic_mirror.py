@@ -18,7 +18,7 @@ from broker.cli.mirror.topic_mirror import (
 )
 from broker.client.client_identity import ClientIdentity
 from broker.client.producer.producer import Producer
-from broker.cluster_admin.admin_client import LEADER_SECONDS, AdminClient
+from broker.cluster_admin.admin_client import LEADER_SECONDS, AdminClient, NoTopicError
 from broker.cluster_admin.peeking import HOLD_MS
 from broker.command_error import CommandError
 from broker.remoting.client import RemotingClient
@@ -190,6 +190,17 @@ async def test_a_new_queue_without_a_place_in_the_target_ends_the_mirror(
         await asyncio.sleep(NEW_QUEUES_SECONDS + 5)
         with pytest.raises(CommandError, match="2 queues in the source, but 1 here"):
             await asyncio.wait_for(both.follow, 1)
+
+
+@pytest.mark.parametrize("cluster", ["source", "target"])
+async def test_it_says_which_cluster_lacks_the_topic(loop: NetworkedLoop, cluster: str) -> None:
+    both = Mirrored(loop, 1, "earliest")
+    lacking = both.source if cluster == "source" else both.target
+    del lacking.topics[TOPIC]
+    await both.begin()
+    with pytest.raises(NoTopicError, match=f"{TOPIC} does not exist in the {cluster} cluster"):
+        await asyncio.wait_for(both.follow, 1)
+    await both.end()
 
 
 async def test_bodies_are_copied_as_they_are_stored(loop: NetworkedLoop) -> None:
