@@ -14,6 +14,7 @@ import click
 from spark.bench.result_table import table_lines
 from spark.errors import ReplicaError, SparkSideError
 from spark.package import write_package
+from store.counted import counted
 from store.quoting import shortened
 from store.text_numbers import decimal_number, whole_number
 
@@ -315,9 +316,10 @@ def show(audit: Audit, summary: dict[str, Any]) -> None:
     for group in summary["groups"]:
         for replica in group["replicas"]:
             count = replica["findings"]
+            found = counted(count, "finding") if count else "nothing found"
             print(
                 f"{replica['replica']}: entries {replica['first_index']} to "
-                f"{replica['commit_index']}: {f'{count} finding(s)' if count else 'nothing found'}"
+                f"{replica['commit_index']}: {found}"
             )
     seconds = max(summary["scan_seconds"], 1e-9)
     print(

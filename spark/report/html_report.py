@@ -8,6 +8,7 @@ from typing import Any
 
 from spark.audit.audit import Audit
 from spark.report.charts import WORDS, agreement_map, messages_over_time, topic_totals
+from store.counted import counted
 from store.verify.findings import UNKNOWN_REPLICA
 
 # The rest is in the Parquet files.
@@ -80,7 +81,7 @@ def verdict(audit: Audit, summary: dict[str, Any]) -> str:
     if summary["consistent"]:
         line = '<p class="verdict good">The replicas are consistent.</p>'
     else:
-        line = f'<p class="verdict bad">{summary["findings"]:,} finding(s).</p>'
+        line = f'<p class="verdict bad">{counted(summary["findings"], "finding")}.</p>'
     return f"<h1>Replica audit of {groups or 'no group'}</h1>{line}"
 
 

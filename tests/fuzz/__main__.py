@@ -11,6 +11,7 @@ from random import SystemRandom
 
 import orjson
 
+from store.counted import counted
 from tests.fuzz.ports import attack_ports
 from tests.linear.decoders import DECODERS
 
@@ -42,7 +43,7 @@ def main() -> int:
             findings += attack(seconds, seed, args.only, secured=part == "secured-ports")
     for finding in findings:
         print(finding)
-    print(f"{len(findings)} finding(s)")
+    print(counted(len(findings), "finding"))
     return 1 if findings else 0
 
 

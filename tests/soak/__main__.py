@@ -27,11 +27,14 @@ def minutes_of(text: str) -> float:
 @click.command(cls=Command, examples="  python -m tests.soak --minutes 60 --seed 7\n")
 @click.option(
     "--minutes",
+    metavar="M",
     type=minutes_of,
     default=1.0,
     help="Of faults (default: 1).",
 )
-@click.option("--seed", type=WholeRange(), help="Of the faults; drawn and told if left out.")
+@click.option(
+    "--seed", metavar="S", type=WholeRange(0), help="Of the faults; drawn and told if left out."
+)
 @click.option("--nodes", type=click.Choice((3, 5)), default=3)
 @click.option("--data", type=DIRECTORY, help="An empty directory, kept; else a temporary one.")
 def main(minutes: float, seed: int | None, nodes: int, data: Path | None) -> int:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
+from store.counted import counted
 from tests.soak.clients import READERS, Clients, read_all
 from tests.soak.cluster import SoakCluster
 from tests.soak.faults import Faults
@@ -58,8 +59,8 @@ class Summary:
             ),
         ]
         if record.findings_untold:
-            told.append(f"{record.findings_untold} more findings")
-        return [*told, f"{len(record.findings) + record.findings_untold} finding(s)"]
+            told.append(counted(record.findings_untold, "more finding"))
+        return [*told, counted(len(record.findings) + record.findings_untold, "finding")]
 
 
 async def run(

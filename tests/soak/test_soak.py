@@ -23,7 +23,7 @@ def test_a_minute_of_faults_breaks_no_promise() -> None:
     assert done.returncode == 0, told
     assert f"repeat: python -m tests.soak --minutes 1 --seed {seed}" in told
     assert " acknowledged" in told
-    assert "0 finding(s)" in told
+    assert "0 findings" in told
 
 
 def test_bad_usage_is_told_in_one_line() -> None:

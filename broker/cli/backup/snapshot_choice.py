@@ -7,6 +7,7 @@ from pathlib import Path
 
 from broker.cli.terminal.progress import Progress
 from broker.command_error import CommandError, UsageError
+from store.counted import counted
 from store.errors import DataFormatError, DataLockedError, StoreError
 from store.io.filesystem import FileSystem
 from store.restore import SnapshotSource
@@ -43,7 +44,7 @@ def check_whole(fs: FileSystem, snapshots: Sequence[SnapshotSource]) -> None:
         raise CommandError(f"the check could not be finished: {error}") from error
     if found := [finding for check in checks for finding in check.findings]:
         raise CommandError(
-            f"nothing is restored: {found[0]} ({len(found)} finding(s); `dledger verify` "
+            f"nothing is restored: {found[0]} ({counted(len(found), 'finding')}; `dledger verify` "
             "shows them; name only directories of complete replicas)"
         )
 

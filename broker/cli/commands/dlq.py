@@ -49,6 +49,7 @@ from broker.cluster_admin.peeking import Peek, Window
 from broker.cluster_admin.topics import delete_topic
 from broker.command_error import CommandError
 from broker.topics_and_groups import dead_letter_topic, retry_topic
+from store.counted import counted
 
 command = Group()
 group_argument = click.argument("group", type=group_name, shell_complete=groups)
@@ -153,7 +154,7 @@ def resend(
     )
     target = topic or retry_topic(group)
     if not dry_run and messages:
-        ask_first(f"Send {len(messages)} message(s) to {target}", yes=yes)
+        ask_first(f"Send {counted(len(messages), 'message')} to {target}", yes=yes)
         run_session("dlq", lambda: _send(namesrv, target, messages))
     document = {
         "group": group,
@@ -171,7 +172,8 @@ def resend(
             for message in messages
         ]
         print_table(("MESSAGE", "TOPIC", "BYTES"), rows)
-        print(f"{len(messages)} message(s) {'would be' if dry_run else 'are'} sent to {target}")
+        sent = "would be sent" if dry_run else "sent"
+        print(f"{counted(len(messages), 'message')} {sent} to {target}")
     return 0
 
 

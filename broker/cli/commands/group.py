@@ -43,6 +43,7 @@ from broker.cluster_admin.offset_resets import foresee_offsets, reset_offsets
 from broker.command_error import UsageError
 from broker.limits import STATE
 from broker.topics_and_groups import dead_letter_topic
+from store.counted import counted
 
 RETRIES = WholeRange(0, RETRIES_MAX)
 RETRY_QUEUES = WholeRange(0, STATE.retry_queues_max)
@@ -73,9 +74,10 @@ def describe(name: str, namesrv: str, output: Output) -> None:
     if output.document(group_json(group)):
         return
     members = group.members
-    print(f"{len(members)} member(s) connected{': ' if members else ''}{', '.join(members)}")
+    connected = f"{counted(len(members), 'member')} connected"
+    print(f"{connected}: {', '.join(members)}" if members else connected)
     oldest = f", the oldest for {group.lag_ms / 1000:.1f} s" if group.lag_ms else ""
-    print(f"{group.lag} message(s) to consume{oldest}")
+    print(f"{counted(group.lag, 'message')} to consume{oldest}")
     print_table(
         ("TOPIC", "BROKER", "QUEUE", "OFFSET", "MAX", "LAG", "LAG_MS"),
         [
@@ -286,7 +288,6 @@ def delete(name: str, yes: bool, namesrv: str, output: Output) -> None:
         )
     if group.members:
         print(
-            f"{len(group.members)} member(s) are still connected and create it again by their next "
-            f"heartbeat: {', '.join(group.members)}",
+            f"still connected, so the next heartbeat creates it again: {', '.join(group.members)}",
             file=sys.stderr,
         )

@@ -20,6 +20,7 @@ from broker.client.producer.producer import Producer
 from broker.cluster_admin.admin_client import open_admin
 from broker.command_error import UsageError
 from broker.security.credentials import NO_SECURITY, open_profile, security_from
+from store.counted import counted
 from store.quoting import quoted
 
 EXAMPLES = """\
@@ -127,7 +128,7 @@ async def _mirror(  # noqa: PLR0917 - the command's own parameters
     counts = dict.fromkeys(topics, 0)
     progress = Progress("messages copied")
 
-    def counted(topic: str, count: int) -> None:
+    def copied(topic: str, count: int) -> None:
         counts[topic] += count
         progress.add(count)
 
@@ -138,13 +139,11 @@ async def _mirror(  # noqa: PLR0917 - the command's own parameters
             Producer(namesrv, PRODUCER) as producer,
         ):
             mirrors = [
-                TopicMirror(
-                    there, here, producer, topic, start=start, count=partial(counted, topic)
-                )
+                TopicMirror(there, here, producer, topic, start=start, count=partial(copied, topic))
                 for topic in counts
             ]
             await all_or_none([each.copy() if once else each.follow() for each in mirrors])
     if not output.document({"source": source, "topics": counts}):
         for topic, count in counts.items():
-            print(f"{topic}: {count} messages copied")
+            print(f"{topic}: {counted(count, 'message')} copied")
     return 0

@@ -39,6 +39,7 @@ from broker.client.producer.pipeline import BATCH_MESSAGES, Pipeline
 from broker.client.producer.producer import Producer
 from broker.command_error import CommandError, UsageError
 from broker.remoting.protocol.errors import CallError
+from store.counted import counted
 from store.message.properties import encode_properties
 from store.quoting import quoted
 
@@ -210,7 +211,7 @@ async def _produce(args: Request, output: Output) -> int:
         finally:
             progress.end()
     print(
-        f"{progress.count} messages acknowledged in {progress.seconds:.2f} s "
+        f"{counted(progress.count, 'message')} acknowledged in {progress.seconds:.2f} s "
         f"({progress.rate:,.0f}/s)",
         file=sys.stderr,
     )

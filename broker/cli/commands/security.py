@@ -44,6 +44,7 @@ from broker.security.credentials import Credentials, CredentialsError, security_
 from broker.security.permissions import PermissionTextError, parse_permission, parse_permissions
 from broker.security.tokens import make_token
 from broker.security.white_list import WhiteListError, split_white_list
+from store.counted import counted
 
 _access_key = checked(check_access_key, AccountError)
 _permission = checked(parse_permission, PermissionTextError)
@@ -190,6 +191,9 @@ def list_accounts(*, namesrv: str, output: Output) -> None:
     for name, accounts in found.items():
         for account in accounts:
             rows.setdefault(account, []).append(name)
+    if not rows:
+        print("there is no account; `dledger security user add NAME` makes one")
+        return
     print_table(
         ("ACCESS KEY", "ADMIN", "PERMISSIONS", "WHITE LIST", "BROKER GROUPS"),
         [
@@ -213,7 +217,7 @@ def reseal(*, namesrv: str, output: Output) -> int:
     """Seal all secret keys with the first line of the servers' cluster-secret."""
     count, gone = run_on_leaders(namesrv, reseal_accounts)
     if not output.document({"resealed": count, "gone_groups": gone}):
-        print(f"{count} secret key(s) sealed again")
+        print(f"{counted(count, 'secret key')} sealed again")
     return _exit_code(gone)
 
 

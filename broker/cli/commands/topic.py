@@ -46,6 +46,7 @@ from broker.cluster_admin.topics import (
 from broker.command_error import UsageError
 from broker.limits import STATE
 from broker.topics_and_groups import MESSAGE_TYPE, MESSAGE_TYPES, RETENTION_MS
+from store.counted import counted
 
 QUEUES_MAX = STATE.queues_max
 
@@ -148,13 +149,13 @@ def create(
     configs, count, changed = run_on_leaders(namesrv, work)
     if output.document({"topic": name, "queues": count, "brokers": [*configs]}):
         return
-    where = ", ".join(configs)
+    queues, where = counted(count, "queue"), ", ".join(configs)
     if not any(configs.values()):
-        print(f"created {name} with {count} queues on {where}")
+        print(f"created {name} with {queues} on {where}")
     elif changed:
-        print(f"changed {name} to {count} queues on {where}")
+        print(f"changed {name} to {queues} on {where}")
     else:
-        print(f"{name} already has {count} queues on {where}")
+        print(f"{name} already has {queues} on {where}")
 
 
 @command.command(

@@ -23,6 +23,7 @@ from broker.cli.terminal.progress import waiting
 from broker.cluster_admin.admin_client import run_on_leaders
 from broker.cluster_admin.topic_move import Place, Remaining, TopicMove, Waiting
 from broker.command_error import CommandError
+from store.counted import counted
 
 SETTLE_SECONDS = 35.0
 """Pace: clients of RocketMQ ask for routes every 30 s. Until then they do not know the target, and
@@ -109,7 +110,8 @@ def move(
         drained()
         with waiting(f"producers learn that {source} takes no more messages"):
             time.sleep(max(0.0, settled_at - time.monotonic()))
-        ask_first(f"Delete {name} and its {drained().messages} messages on {source}", yes=yes)
+        messages = counted(drained().messages, "message")
+        ask_first(f"Delete {name} and its {messages} on {source}", yes=yes)
         drained()  # more messages may have become due before the answer
     run_on_leaders(namesrv, topic_move.finish)
     if not output.document({"topic": name, "from": source, "to": target, "moved": True}):
@@ -149,8 +151,8 @@ def _drained(
 def _refuse_loss(name: str, source: str, remaining: Remaining, waiting_there: Waiting) -> None:
     if not remaining.lags and remaining.messages:
         raise CommandError(
-            f"no group has an offset in {name} on {source}, and its {remaining.messages} messages "
-            "would be deleted unread; --yes deletes them"
+            f"no group has an offset in {name} on {source}, and its "
+            f"{counted(remaining.messages, 'message')} would be deleted unread; --yes deletes them"
         )
     if waiting_there.messages:
         raise CommandError(
@@ -191,7 +193,7 @@ def _tell_plan(
     if not target.writable and (in_order or target.config):
         print(f"would take messages on {target.group} once {source.group} is read")
     for group, lag in remaining.lags.items():
-        print(f"would wait for {group}, which has {lag} messages to consume")
+        print(f"would wait for {group}, which has {counted(lag, 'message')} to consume")
     if waiting_there.messages:
         print(
             f"would wait for {waiting_there.messages} scheduled messages and open transactions of "
@@ -205,4 +207,4 @@ def _tell_plan(
     for group in remaining.broadcast:
         print(f"cannot know how far {group} is: its members keep their offsets")
     if source.config:
-        print(f"would delete {remaining.messages} messages on {source.group}")
+        print(f"would delete {counted(remaining.messages, 'message')} on {source.group}")

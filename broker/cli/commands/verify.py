@@ -11,6 +11,7 @@ from broker.cli.terminal.output import Output
 from broker.cli.terminal.program import Command
 from broker.cli.terminal.progress import Progress
 from broker.command_error import UsageError
+from store.counted import counted
 from store.errors import DataFormatError, DataLockedError, StoreError
 from store.io.os_filesystem import OsFileSystem
 from store.verify import Verification, log_size, verify_replicas
@@ -65,7 +66,8 @@ def _print(verification: Verification) -> None:
         else:
             what = (
                 f"entries {report.first_index} to {report.last_index} "
-                f"({report.commit_index} is known to be committed), {report.messages} messages"
+                f"({report.commit_index} is known to be committed), "
+                f"{counted(report.messages, 'message')}"
             )
         print(f"{report.name}: {what}: {_count(len(report.findings))}")
     if len(verification.replicas) > 1:
@@ -79,4 +81,4 @@ def _print(verification: Verification) -> None:
 
 
 def _count(findings: int) -> str:
-    return "nothing found" if findings == 0 else f"{findings} finding(s)"
+    return "nothing found" if findings == 0 else counted(findings, "finding")

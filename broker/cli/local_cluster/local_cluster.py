@@ -41,6 +41,7 @@ from broker.config.config_text import node_toml
 from broker.config.node_config import NodeConfig
 from broker.config.setting_checks import ConfigError
 from dledger.wire.endpoint import Endpoint
+from store.counted import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +270,8 @@ def _adapt(
     known_nodes = len(found[0].members)
     if (nodes or known_nodes, groups or known_groups) != (known_nodes, known_groups):
         raise UsageError(
-            f"{directory} holds {known_groups} group(s) of {known_nodes} node(s), which `up` "
+            f"{directory} holds {counted(known_groups, 'group')} of "
+            f"{counted(known_nodes, 'node')}, which `up` "
             "cannot change; leave --nodes and --groups out, or give another --data"
         )
     return found if ports is None else change_ports(directory, found, ports)

@@ -252,10 +252,12 @@ RESPONSE_WORDS: Mapping[int, str] = {
 
 
 def refusal_words(code: int, remark: str | None) -> str:
-    """A server's remark with the meaning of its code: ``n1 leads now (not available there
-    now)``."""
+    """A server's remark with the meaning of its code: ``body CRC (request failed)``. Remarks of
+    SERVICE_NOT_AVAILABLE say themselves what is not available."""
     words = RESPONSE_WORDS.get(code, f"a reason that this version does not know, number {code}")
-    return f"{remark} ({words})" if remark else words
+    if not remark:
+        return words
+    return remark if code == ResponseCode.SERVICE_NOT_AVAILABLE else f"{remark} ({words})"
 
 
 class LanguageCode(IntEnum):

@@ -162,3 +162,27 @@ def test_without_any_group_nothing_is_said_to_be_done(command: Run) -> None:
         code, document, told = command(Groups(gone=("b",)), *words)
         assert (code, document) == (1, None)
         assert "no broker" in told
+
+
+@pytest.mark.parametrize(
+    ("accounts", "begins"),
+    [
+        ([], "there is no account; `dledger security user add NAME` makes one"),
+        (["a"], "ACCESS KEY"),
+    ],
+    ids=["none", "one"],
+)
+def test_no_account_is_said_instead_of_an_empty_table(
+    accounts: list[str],
+    begins: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def run(_namesrv: str, work: Callable[[AdminClient], Coroutine[Any, Any, Any]]) -> Any:
+        return asyncio.run(work(Groups(a=accounts)))
+
+    monkeypatch.setattr(security, "run_on_leaders", run)
+    assert run_command(["security", "user", "list"]) == 0
+    head, *rows = capsys.readouterr().out.splitlines()
+    assert head.startswith(begins)
+    assert len(rows) == len(accounts)

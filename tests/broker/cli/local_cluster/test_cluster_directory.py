@@ -292,7 +292,7 @@ def test_a_directory_that_cannot_be_written_is_told(data: str, tmp_path: Path) -
 def test_the_number_of_nodes_cannot_change(tmp_path: Path) -> None:
     design_cluster(tmp_path, nodes=3).write()
 
-    with pytest.raises(UsageError, match=r"holds 1 group\(s\) of 3 node\(s\)"):
+    with pytest.raises(UsageError, match=r"holds 1 group of 3 nodes"):
         design_cluster(tmp_path, nodes=5).write()
 
 

@@ -188,7 +188,7 @@ def test_a_format_file_of_nonsense_is_told_by_the_command(
     assert len(findings) == 1
     assert str(path) in findings[0]
     # A replica that has no readable name is called by its directory.
-    assert f"{group}/n1: no entry: 1 finding(s)" in told
+    assert f"{group}/n1: no entry: 1 finding" in told
 
 
 def test_a_replica_that_cannot_be_entered_is_told_and_not_passed_over(
