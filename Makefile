@@ -2,7 +2,7 @@
 # make test    everything it needs, then format, lint, types and the whole test suite
 # make quick   format, lint, types, and what of the tests starts no process and takes no time:
 #              of many cases of one kind each fifth
-# make check   format, lint and types alone      make fix    what a tool can mend by itself
+# make check   format, lint and types alone      make fix    what a tool can fix by itself
 # make nightly the simulator for hours: thousands of seeds, and every planted bug; goes on where it
 #              was interrupted, unless the code has changed
 # make bench   all that `dledger bench` measures, to the ends of its curves: an hour or so

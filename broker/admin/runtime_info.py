@@ -56,7 +56,8 @@ def runtime_info(context: BrokerContext) -> dict[str, str]:
         "commitLogDiskRatio": f"{node.store.disk_space().used_percent / 100:.4f}",
         "security": json.dumps(security_settings(context.config)),
         "damage": json.dumps([*node.scrubber.damage_summary, *context.proofs.problems]),
-        "mended": json.dumps(list(node.scrubber.repaired)),
+        "repaired": json.dumps(list(node.scrubber.repaired)),
+        "mended": json.dumps(list(node.scrubber.repaired)),  # for earlier programs
         "refilling": "" if refill is None else f"{refill[0]} of {refill[1]}",
         "diskLevel": node.health.level.name.lower(),
         "dispatchBehindBytes": "0",

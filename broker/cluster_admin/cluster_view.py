@@ -43,7 +43,7 @@ class NodeView:
     disk: str | None = None
     refilling: str | None = None
     damage: list[str] = field(default_factory=list)
-    mended: list[str] = field(default_factory=list)
+    repaired: list[str] = field(default_factory=list)
     member: str | None = None
     """voter, learner, refilling (a voter that lost its disk), or none."""
     incarnation: str | None = None
@@ -64,7 +64,7 @@ class GroupView:
     nodes: list[NodeView]
     joint: bool = False
     """Whether a change of the voters is in progress."""
-    gone_seconds: float | None = None
+    unregistered_seconds: float | None = None
     """How long no node of it has been registered, in seconds; None if one is registered."""
     health: GroupHealth | None = None
     """The health of the group by the nodes that answered; None if it was not computed."""
@@ -84,9 +84,15 @@ class GroupView:
         return self.health is not None and self.health.healthy
 
     def to_json(self) -> dict[str, Any]:
-        """The document of ``dledger status --json``."""
-        health = None if self.health is None else self.health.to_json()
-        return asdict(self) | {"health": health}
+        """The document of ``dledger status --json``. ``gone_seconds`` and ``mended`` are earlier
+        names of ``unregistered_seconds`` and ``repaired``."""
+        document = asdict(self)
+        for node in document["nodes"]:
+            node["mended"] = node["repaired"]
+        return document | {
+            "gone_seconds": self.unregistered_seconds,
+            "health": None if self.health is None else self.health.to_json(),
+        }
 
 
 async def view_groups(admin: AdminClient) -> list[GroupView]:
@@ -132,7 +138,7 @@ async def _view_gone(admin: AdminClient, gone: DepartedBroker) -> GroupView:
     return replace(
         view,
         nodes=view.nodes or sorted(down, key=lambda node: node.node),
-        gone_seconds=gone.seconds,
+        unregistered_seconds=gone.seconds,
     )
 
 
@@ -230,7 +236,8 @@ def _node_view(
         disk=table.get("diskLevel"),
         refilling=table.get("refilling") or None,
         damage=decode_json(table.get("damage", "[]").encode()),
-        mended=decode_json(table.get("mended", "[]").encode()),
+        # Earlier programs call it mended.
+        repaired=decode_json((table.get("repaired") or table.get("mended", "[]")).encode()),
         member=table.get("raftMember"),
         incarnation=table.get("raftIncarnation"),
         security=decode_json(table.get("security", "{}").encode()),

@@ -65,7 +65,8 @@ def _disk_and_findings(context: BrokerContext) -> dict[str, Any]:
         "scrub_progress": node.scrubber.progress,
         "scrub_passes": node.scrubber.passes,
         "damage": [*node.scrubber.damage_summary, *context.proofs.problems],
-        "mended": list(node.scrubber.repaired),
+        "repaired": list(node.scrubber.repaired),
+        "mended": list(node.scrubber.repaired),  # for earlier programs
         "state_wrong": bool(node.state_divergence.wrong),
         "refilling": None if refill is None else f"{refill[0]} of {refill[1]}",
     }

@@ -306,7 +306,7 @@ class Checkpointer:
 
         def done(_result: None, error: BaseException | None) -> None:
             if isinstance(error, DamagedError):
-                log.warning("old segments stay until what is damaged is mended: %s", error)
+                log.warning("old segments stay until what is damaged is repaired: %s", error)
             elif not self._failed(error):
                 self._core.expired(self._store.first_index)
 

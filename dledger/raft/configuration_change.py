@@ -115,7 +115,7 @@ class ConfigurationChanger:
             raise ChangeRefusedError(f"{node} is no learner")
         lag = self._raft_log.commit_index - self._replicator.peers[node].match_index
         if not self._quorum_tracker.is_intact(node):
-            raise ChangeRefusedError(f"{node} has damaged entries: they have to be mended first")
+            raise ChangeRefusedError(f"{node} has damaged entries: they have to be repaired first")
         if not self._quorum_tracker.keeps_up(node):
             raise ChangeRefusedError(f"{node} has to catch up first: it lacks {lag} entries")
 

@@ -116,7 +116,7 @@ def test_a_dead_name_server_and_a_dead_group_do_not_stop_the_rest(
     groups.kill("broker-b")
     assert {line["broker"] for line in groups.produce(100)} == {"broker-a"}
     dead = next(g for g in run_admin(groups.second, view_groups) if g.group == "broker-b")
-    assert dead.gone_seconds is not None
+    assert dead.unregistered_seconds is not None
     assert [(node.node, node.role) for node in dead.nodes] == [("broker-b/n0", "down")]
     second = lines_of(node_command("produce", groups.namesrv, "orders", COUNT), tmp_path)
 

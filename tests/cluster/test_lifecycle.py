@@ -210,7 +210,8 @@ def test_three_nodes_killed_at_once_come_back_with_all_that_was_acknowledged(
     for node in cluster.nodes:
         cluster.kill(node)
     [dead] = cluster.ask("status", code=1)["groups"]
-    assert (dead["group"], dead["leader"], dead["gone_seconds"] >= 0) == ("broker-a", None, True)
+    gone_for = dead["unregistered_seconds"]
+    assert (dead["group"], dead["leader"], gone_for >= 0) == ("broker-a", None, True)
     assert sorted((node["node"], node["role"]) for node in dead["nodes"]) == [
         (f"broker-a/{node}", "down") for node in cluster.nodes
     ]

@@ -1,4 +1,4 @@
-"""Damage at rest on one member of a real group: named, mended, and nothing lost."""
+"""Damage at rest on one member of a real group: named, repaired, and nothing lost."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ def segment(cluster: RunningCluster, node: str) -> Path:
     return min((cluster.data(node) / "commitlog").iterdir())
 
 
-def mended(cluster: RunningCluster, node: str, what: str) -> list[str]:
+def repaired(cluster: RunningCluster, node: str, what: str) -> list[str]:
     """What the node says that it has repaired, once ``what`` is in it."""
     end = time.monotonic() + WAIT_SECONDS
     while True:
         views = {view.node.rpartition("/")[2]: view for view in cluster.view().nodes}
-        told: list[str] = views[node].mended
+        told: list[str] = views[node].repaired
         if any(what in each for each in told):
             return told
-        assert time.monotonic() < end, f"the damage was not mended: {told}"
+        assert time.monotonic() < end, f"the damage was not repaired: {told}"
         time.sleep(0.3)
 
 
@@ -63,7 +63,7 @@ def test_a_rotten_entry_is_named_in_the_status_and_mended_while_the_node_serves(
     leader = cluster.leader()
     for node in (leader, next(node for node in cluster.nodes if node != leader)):
         rot(segment(cluster, node), 3000)
-        told = mended(cluster, node, "")
+        told = repaired(cluster, node, "")
         assert str(segment(cluster, node)) in told[0]
     assert "was damaged and is repaired" in cluster.dledger("status").stdout
     equal_and_whole(cluster)
@@ -112,5 +112,5 @@ def test_queues_that_are_lost_are_made_again_though_an_entry_below_the_checkpoin
     cluster.wait_until_answering(node)
     cluster.dledger("produce", "orders", stdin="after\n" * 5)
     for queue in range(2):
-        mended(cluster, node, f"consumequeue/orders/{queue}")
+        repaired(cluster, node, f"consumequeue/orders/{queue}")
     equal_and_whole(cluster)

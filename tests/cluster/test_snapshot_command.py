@@ -125,7 +125,7 @@ def test_a_group_that_was_taken_down_is_named_and_does_not_fail_the_snapshot_of_
     done = loaded.dledger("snapshot", "--out", str(tmp_path / "snap"), "--json")
 
     found = json.loads(done.stdout)
-    assert (found["complete"], found["gone_groups"]) == (True, ["broker-b"])
+    assert (found["complete"], found["unregistered_groups"]) == (True, ["broker-b"])
     replicas = [f"{loaded.group}/{node}" for node in ("n0", "n1", "n2")]
     assert [replica["replica"] for replica in found["replicas"]] == replicas
     [line] = done.stderr.splitlines()

@@ -24,7 +24,7 @@ from broker.cli.terminal.options import (
     json_option,
     yes_option,
 )
-from broker.cli.terminal.output import Output, print_table
+from broker.cli.terminal.output import Output, print_table, unregistered_groups
 from broker.cli.terminal.program import Group
 from broker.cli.terminal.progress import Progress
 from broker.cluster_admin.admin_client import run_admin
@@ -89,7 +89,8 @@ def create(
             raise UsageError(f"{snapshot} has no group {unknown[0]}; it has {', '.join(found)}")
         sources = [source for group, source in found.items() if not names or group in names]
         index, sent = _send(store, sources)
-    if not output.document({**_described(index), "sent_bytes": sent, "gone_groups": gone}):
+    document = {**_described(index), "sent_bytes": sent, **unregistered_groups(gone)}
+    if not output.document(document):
         print(f"{index.name}: {index.size:,} bytes, {sent:,} of them sent")
     if gone:
         print(
@@ -109,8 +110,8 @@ def _chosen(
     if unknown := sorted(set(names) - set(known)):
         raise UsageError(f"there is no group {unknown[0]}; known are: {', '.join(known)}")
     chosen = [group for group in groups if not names or group.group in names]
-    gone = [group.group for group in chosen if group.gone_seconds is not None]
-    running = [group for group in chosen if group.gone_seconds is None]
+    gone = [group.group for group in chosen if group.unregistered_seconds is not None]
+    running = [group for group in chosen if group.unregistered_seconds is None]
     if not running:
         raise CommandError(_unregistered(gone) if gone else "no broker is registered")
     return running, gone

@@ -156,7 +156,7 @@ def command(*, output: Output, **options: Any) -> None:
 
 def _measure_running(args: Request, namesrv: str) -> Measured:
     groups = run_admin(namesrv, view_groups)
-    nodes = [node for group in groups if group.gone_seconds is None for node in group.nodes]
+    nodes = [node for group in groups if group.unregistered_seconds is None for node in group.nodes]
     pids = tuple(node.pid for node in nodes if node.pid is not None)
     measured = Measured(len(nodes))
     with LoadClient(namesrv) as client:

@@ -24,7 +24,7 @@ from broker.cli.terminal.options import (
     namesrv_option,
     yes_option,
 )
-from broker.cli.terminal.output import Output, print_table
+from broker.cli.terminal.output import Output, print_table, unregistered_groups
 from broker.cli.terminal.program import Group
 from broker.cluster_admin.accounts import (
     AccountView,
@@ -159,7 +159,7 @@ def change(
     if made is not None:
         _hand_out(made, out, output, gone)
     else:
-        output.document({"access_key": name, "gone_groups": gone})
+        output.document({"access_key": name, **unregistered_groups(gone)})
     return _exit_code(gone)
 
 
@@ -175,7 +175,7 @@ def remove(*, name: str, yes: bool, namesrv: str, output: Output) -> int:
         lambda client: require_known(client, name),
         lambda client: remove_account(client, name),
     )
-    output.document({"access_key": name, "gone_groups": gone})
+    output.document({"access_key": name, **unregistered_groups(gone)})
     return _exit_code(gone)
 
 
@@ -216,7 +216,7 @@ def list_accounts(*, namesrv: str, output: Output) -> None:
 def reseal(*, namesrv: str, output: Output) -> int:
     """Seal all secret keys with the first line of the servers' cluster-secret."""
     count, gone = run_on_leaders(namesrv, reseal_accounts)
-    if not output.document({"resealed": count, "gone_groups": gone}):
+    if not output.document({"resealed": count, **unregistered_groups(gone)}):
         print(f"{counted(count, 'secret key')} sealed again")
     return _exit_code(gone)
 
@@ -281,7 +281,7 @@ def _hand_out(made: Credentials, out: Path | None, output: Output, gone: Sequenc
         document = {
             "access_key": made.access_key,
             "secret_key": made.secret_key,
-            "gone_groups": gone,
+            **unregistered_groups(gone),
         }
         if not output.document(document):
             print(f'access_key = "{made.access_key}"\nsecret_key = "{made.secret_key}"')
@@ -300,4 +300,6 @@ def _hand_out(made: Credentials, out: Path | None, output: Output, gone: Sequenc
             f"{out}: cannot be written: {error.strerror}; `set {made.access_key} --new-key` "
             "makes another key"
         ) from error
-    output.document({"access_key": made.access_key, "profile": str(out), "gone_groups": gone})
+    output.document(
+        {"access_key": made.access_key, "profile": str(out), **unregistered_groups(gone)}
+    )

@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from broker.cli.terminal.options import DIRECTORY, cluster_options
-from broker.cli.terminal.output import Output, print_table
+from broker.cli.terminal.output import Output, print_table, unregistered_groups
 from broker.cli.terminal.program import Command
 from broker.cli.terminal.progress import waiting
 from broker.cluster_admin.admin_client import run_admin, run_to_its_end
@@ -46,8 +46,8 @@ def command(out: Path, namesrv: str, output: Output) -> None:
     out = out.absolute()
     _require_usable(out)
     groups = run_admin(namesrv, view_groups)
-    gone = [group.group for group in groups if group.gone_seconds is not None]
-    nodes = [node for group in groups if group.gone_seconds is None for node in group.nodes]
+    gone = [group.group for group in groups if group.unregistered_seconds is not None]
+    nodes = [node for group in groups if group.unregistered_seconds is None for node in group.nodes]
     left_out = f"no node of {', '.join(gone)} is registered any more"
     if not nodes:
         why = f": {left_out}; start its nodes" if gone else ""
@@ -58,7 +58,7 @@ def command(out: Path, namesrv: str, output: Output) -> None:
         taken = run_to_its_end(_take_all(nodes, out))
     results = [_fetched(result, out) for result in taken]
     failed = [result for result in results if "error" in result]
-    document = {"complete": not failed, "replicas": results, "gone_groups": gone}
+    document = {"complete": not failed, "replicas": results, **unregistered_groups(gone)}
     if not output.document(document):
         print_table(
             ("REPLICA", "ENTRIES", "END", "DIRECTORY"),

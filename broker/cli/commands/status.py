@@ -67,15 +67,15 @@ def print_groups(groups: list[GroupView]) -> None:
     """Prints one line for each node. The lag is counted in entries behind the leader."""
     for group in groups:
         leader = group.leader_node
-        if group.gone_seconds is not None:
+        if group.unregistered_seconds is not None:
             print(
-                f"{group.group}: no node is registered, for {group.gone_seconds:.0f} s now; "
-                "start its nodes"
+                f"{group.group}: no node is registered, for {group.unregistered_seconds:.0f} s "
+                "now; start its nodes"
             )
         elif leader is not None:
             state = "leads" if group.serves else "leads, but does not serve yet,"
             print(f"{group.group}: {leader.node} at {leader.address} {state} in term {group.term}")
-        if group.health is not None and group.gone_seconds is None and not group.healthy:
+        if group.health is not None and group.unregistered_seconds is None and not group.healthy:
             print(f"{group.group}: {group.health.problem}")
         if group.joint:
             print(f"{group.group}: a change of the voters is in progress")
@@ -96,7 +96,7 @@ def print_groups(groups: list[GroupView]) -> None:
             print(f"{node.node}: {EXPOSED}")
         for told in node.damage:
             print(f"{node.node}: DAMAGE {told}")
-        for told in node.mended:
+        for told in node.repaired:
             print(f"{node.node}: was damaged and is repaired: {told}")
 
 

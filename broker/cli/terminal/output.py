@@ -13,6 +13,12 @@ WIDTH = 10_000
 """The width of a table: large enough that no line is cut or folded."""
 
 
+def unregistered_groups(names: Sequence[str]) -> dict[str, Sequence[str]]:
+    """The broker groups without a registered node, in a document. ``gone_groups`` is the earlier
+    name of the same."""
+    return {"unregistered_groups": names, "gone_groups": names}
+
+
 class Output(Enum):
     """The form of the results on stdout."""
 

@@ -87,7 +87,7 @@ async def findings(visit: Visit) -> Page:
             "progress": round(100 * (node.get("scrub_progress") or 0)),
             "passes": node.get("scrub_passes") or 0,
             "damage": node.get("damage") or [],
-            "mended": node.get("mended") or [],
+            "repaired": node.get("repaired", node.get("mended")) or [],  # of earlier programs
             "state_wrong": node.get("state_wrong"),
             "refilling": node.get("refilling"),
             "disk": node.get("disk"),
@@ -102,7 +102,7 @@ async def findings(visit: Visit) -> Page:
         {
             "nodes": nodes,
             "damage": sum(len(node["damage"]) + bool(node["state_wrong"]) for node in nodes),
-            "mended": sum(len(node["mended"]) for node in nodes),
+            "repaired": sum(len(node["repaired"]) for node in nodes),
             "unread": [node["name"] for node in nodes if node["answers"] and not node["passes"]],
             "audits": newest_audits(told),
             "audit_dirs": sorted({each["directory"] for each in told if each.get("directory")}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from broker.cluster_admin.cluster_view import assemble_group
 
@@ -133,3 +134,18 @@ def test_who_is_no_member_by_the_leaders_word_is_not_shown() -> None:
 def test_without_a_leader_whoever_answers_is_shown() -> None:
     group = assemble_group("broker-a", {"n4": told("n4", "follower")})
     assert [node.node for node in group.nodes][-1] == "broker-a/n4"
+
+
+def test_earlier_names_of_keys_are_read_and_written() -> None:
+    tables = {
+        "n0": told("n0", "leader") | {"repaired": '["entry 7"]', "mended": '["entry 7"]'},
+        "n1": told("n1", "follower") | {"mended": '["entry 8"]'},
+    }
+    group = replace(assemble_group("broker-a", tables), unregistered_seconds=5.0)
+    document = group.to_json()
+
+    repaired = [["entry 7"], ["entry 8"], []]
+    assert [node.repaired for node in group.nodes] == repaired
+    for key in ("repaired", "mended"):
+        assert [node[key] for node in document["nodes"]] == repaired
+    assert document["unregistered_seconds"] == document["gone_seconds"] == 5.0

@@ -21,7 +21,7 @@ LEADS = NodeView("broker-a/n0", 1, "a:1", "a:2", LEADER, 1, 1, 1, 1, 0)
 IS_DOWN = NodeView("broker-b/n0", None, "b:1", None, DOWN, None, None, None, None, None)
 CLUSTER = (
     GroupView("broker-a", "broker-a/n0", 1, [LEADS]),
-    GroupView("broker-b", None, None, [IS_DOWN], gone_seconds=60.0),
+    GroupView("broker-b", None, None, [IS_DOWN], unregistered_seconds=60.0),
 )
 
 
@@ -56,14 +56,14 @@ def test_a_group_without_a_node_is_told_and_the_others_are_backed_up(create: Any
     code, document, told = create()
     assert code == 1
     assert "no node of broker-b is registered any more" in told
-    assert document["gone_groups"] == ["broker-b"]
+    assert document["unregistered_groups"] == document["gone_groups"] == ["broker-b"]
     assert [each["group"] for each in document["replicas"]] == ["broker-a"]
 
 
 def test_who_names_the_other_groups_knows(create: Any) -> None:
     code, document, told = create("--group", "broker-a")
     assert (code, told) == (0, "")
-    assert document["gone_groups"] == []
+    assert document["unregistered_groups"] == document["gone_groups"] == []
 
 
 def test_a_snapshot_that_stays_behind_is_a_failure(create: Any) -> None:

@@ -107,7 +107,7 @@ def test_a_group_without_a_node_is_told(command: Run) -> None:
         groups = Groups(gone=("b",), a=["first-app"])
         code, document, told = command(groups, "user", *words)
         assert code == 1, words
-        assert document["gone_groups"] == ["b"]
+        assert document["unregistered_groups"] == document["gone_groups"] == ["b"]
         assert "no node of b is registered" in told
         assert groups.accounts["a"] == {"add": ["first-app", "new-app"], "remove": []}.get(
             words[0], ["first-app"]
@@ -153,7 +153,7 @@ def test_an_account_that_is_there_or_not_is_told(command: Run) -> None:
 def test_keys_are_not_sealed_again_without_a_word_in_a_group_without_a_node(command: Run) -> None:
     code, document, told = command(Groups(gone=("b",), a=["first-app", "second-app"]), "reseal")
     assert code == 1
-    assert document == {"resealed": 2, "gone_groups": ["b"]}
+    assert document == {"resealed": 2, "unregistered_groups": ["b"], "gone_groups": ["b"]}
     assert "no node of b is registered" in told
 
 
