@@ -8,7 +8,7 @@
 # make bench   all that `dledger bench` measures, to the ends of its curves: an hour or so
 # make fuzz    the fuzzer: every decoder, guided by coverage, and every port of running servers
 # make proto   generates the gRPC messages from their .proto files
-# make lock    resolves the lock files anew      make clean  removes what the others installed
+# make lock    resolves the lock files again     make clean  removes what the others installed
 #
 # Every step leaves a stamp, so the second run starts at once. Whatever is installed is pinned by
 # version and hash; where it comes from is the business of the machine's own pip and npm settings.
