@@ -51,10 +51,10 @@ class BusyError(ProposeError):
 
 
 class TransferringError(ProposeError):
-    """The leadership is being handed over; nothing was written."""
+    """The leadership is being transferred; nothing was written."""
 
     def __init__(self, target: str) -> None:
-        super().__init__(f"the leadership is being handed over to {target}")
+        super().__init__(f"the leadership is being transferred to {target}")
 
 
 class ChangeRefusedError(ProposeError):

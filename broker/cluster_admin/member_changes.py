@@ -32,7 +32,8 @@ TRANSIENT_REFUSALS = (
     "has to catch up first",
     "is under way",
     "has not committed an entry",
-    "handed over",
+    "is being transferred",
+    "handed over",  # by earlier programs
 )
 """Words in the remark of a temporary refusal."""
 

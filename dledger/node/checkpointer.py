@@ -133,7 +133,7 @@ class Checkpointer:
 
     def _failed(self, error: BaseException | None) -> bool:
         if isinstance(error, DiskFullError):
-            log.warning("housekeeping waits: %s", error)
+            log.warning("checkpointing waits: %s", error)
         elif error is not None:
             self._lifecycle.fail(error)
         return error is not None
@@ -287,7 +287,7 @@ class Checkpointer:
             except OutOfDescriptorsError as lacking:  # the checkpoint is saved all the same
                 log.warning("old files stay until the next checkpoint: %s", lacking)
             except OSError as failed:  # it removes files that no checkpoint needs any more
-                error = FatalDiskError(f"giving up old files failed: {failed}")
+                error = FatalDiskError(f"removing expired files failed: {failed}")
         if self._failed(error):
             for then in wanted:
                 then(error)

@@ -350,14 +350,14 @@ class HealthMonitor:
         self._advance()
 
     def _hand_over(self, others: Sequence[str]) -> bool:
-        """Begins to hand over to the first of them who may lead; the preferred one comes first."""
+        """Begins a transfer to the first of them who may lead; the preferred one comes first."""
         core = self._core
         preferred = core.config.preferred_leader
         for peer in sorted(others, key=lambda peer: (peer != preferred, peer)):
             try:
                 core.transfer_leadership(peer, self._loop.time())
             except ChangeRefusedError as error:
-                log.info("%s does not hand over to %s: %s", core.node, peer, error)
+                log.info("%s does not transfer the leadership to %s: %s", core.node, peer, error)
             else:
                 return True
         return False

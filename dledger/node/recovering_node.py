@@ -212,7 +212,7 @@ class RecoveringNode:
         """Entries up to ``last_index`` were to fill the hole. ``error`` says why some did not."""
         if isinstance(error, OSError) and error.errno in OUT_OF_SPACE:
             if not self._full:
-                log.error("no room to put entry %d back (%s): free some", hole.index, error)
+                log.error("no room to repair entry %d (%s): free some", hole.index, error)
             self._full = True
         elif isinstance(error, StoreError) and not isinstance(error, DamagedError):
             missing = self._recovery.hole or hole
@@ -224,7 +224,7 @@ class RecoveringNode:
         some = after is None or after.index > hole.index
         if some:
             last = last_index if after is None else after.index - 1
-            log.warning("%d to %d are whole again, from %s", hole.index, last, peer)
+            log.warning("entries %d to %d are repaired, from %s", hole.index, last, peer)
             self._full = False
             self._expired.clear()
         if after is None:

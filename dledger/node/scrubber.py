@@ -69,7 +69,7 @@ class Scrubber:
         self.damage: dict[int, str] = {}
         """What is damaged now: by index of the entry, file, byte and what is wrong there."""
         self.repaired: deque[str] = deque(maxlen=REPAIRS_KEPT)
-        """What was damaged and is whole again, newest last."""
+        """What was damaged and is repaired, newest last."""
         self.passes = 0
         self.read_bytes = 0
         """Of the log, in passes."""
@@ -374,9 +374,7 @@ class Scrubber:
                 self.entries_repaired += entry.index in self.damage
                 told = self.damage.pop(entry.index, f"entry {entry.index}")
                 self.repaired.append(f"entry {entry.index}: {told}")
-                log.warning(
-                    "%s: entry %d is whole again, from %s", self._core.node, entry.index, peer
-                )
+                log.warning("%s: entry %d is repaired, from %s", self._core.node, entry.index, peer)
                 self._changed()
             done(whole)
 

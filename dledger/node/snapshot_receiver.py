@@ -143,8 +143,8 @@ class SnapshotReceiver:
         known = [peer for peer in core.peers if peer in core.raft_state.up]
         if not known:
             log.error(
-                "%s lacks entries that %s gave up, which leads, and no member that is known here "
-                "is reached: start this node with an empty directory and `join = true`",
+                "%s lacks entries that have expired at %s, which leads, and no member that is "
+                "known here is reached: start this node with an empty directory and `join = true`",
                 core.node,
                 leader,
             )
@@ -193,7 +193,7 @@ class SnapshotReceiver:
             return
         error = SnapshotInstalledError(f"refilled up to entry {install.next_index - 1}")
         self._lifecycle.fall_silent(error)
-        log.warning("%s is opened again: %s", self._core.node, error)
+        log.warning("%s reopens: %s", self._core.node, error)
         last_index = self._core.entry_cache.last_index
 
         def done(_none: None, failed: BaseException | None) -> None:
@@ -204,7 +204,7 @@ class SnapshotReceiver:
             again = SnapshotInstalledError(
                 f"the disk is full, and the snapshot install is not complete: {failed}"
             )
-            log.warning("%s is opened again in %d s: %s", self._core.node, LOG_SECONDS, again)
+            log.warning("%s reopens in %d s: %s", self._core.node, LOG_SECONDS, again)
             self._loop.call_later(LOG_SECONDS, self._lifecycle.ended, again)
 
         self._background.submit(lambda: install.complete(last_index), done)
@@ -236,7 +236,7 @@ class SnapshotReceiver:
         elif isinstance(error, OSError):
             self._lifecycle.fail(FatalDiskError(f"refilling failed: {error}"))
         elif isinstance(error, StoreError) and not isinstance(error, FatalDiskError):
-            log.error("the snapshot install from %s is of no use: %s", self._source, error)
+            log.error("the snapshot install from %s is invalid: %s", self._source, error)
             self._drop()
         else:
             self._lifecycle.fail(error)
@@ -247,8 +247,8 @@ class SnapshotReceiver:
     def _checkpoint_came(self, answer: CheckpointResponse, data: bytes) -> None:
         plan = InstallPlan(answer.first_index, answer.first_position, answer.index)
         log.warning(
-            "%(node)s lacks entries that its peers gave up: refilling from %(peer)s, entries "
-            "%(first)d to %(last)d",
+            "%(node)s lacks entries that have expired at its peers: refilling from %(peer)s, "
+            "entries %(first)d to %(last)d",
             {
                 "node": self._core.node,
                 "peer": self._source,
@@ -282,7 +282,7 @@ class SnapshotReceiver:
         if not isinstance(answer, FetchResponse):
             self._pause()
         elif answer.status is FetchStatus.EXPIRED:
-            log.warning("%s gave up entry %d meanwhile", self._source, install.next_index)
+            log.warning("entry %d has expired at %s meanwhile", install.next_index, self._source)
             self._drop()
         elif answer.status is FetchStatus.ENTRIES and answer.entries:
             entries = answer.entries

@@ -182,7 +182,7 @@ class StateDivergence:
         where = "from its beginning" if last < 0 else f"behind the checkpoint of entry {last}"
         reason = StateDivergedError(f"the state is taken again from the log, {where}")
         self._lifecycle.fall_silent(reason)
-        log.warning("%s is opened again: %s", self._core.node, reason)
+        log.warning("%s reopens: %s", self._core.node, reason)
         self._background.submit(
             lambda: self._store.checkpoints.drop_after(last),
             lambda _none, error: self._lifecycle.ended(error or reason),
@@ -224,14 +224,14 @@ class StateDivergence:
 
     def _saved(self, leader: str, index: int | None, error: BaseException | None) -> None:
         if isinstance(error, StoreError) and not isinstance(error, FatalDiskError):
-            log.error("the checkpoint of %s is of no use: %s", leader, error)
+            log.error("the checkpoint of %s is invalid: %s", leader, error)
         elif error is not None:
             self._lifecycle.fail(error)
             return
-        if index is None:  # it is of no use, or of an entry that is not durable here yet
+        if index is None:  # it is invalid, or of an entry that is not durable here yet
             self._fetch_later()
             return
         reason = StateDivergedError(f"the state is that of {leader} after entry {index}")
         self._lifecycle.fall_silent(reason)
-        log.warning("%s is opened again: %s", self._core.node, reason)
+        log.warning("%s reopens: %s", self._core.node, reason)
         self._lifecycle.ended(reason)

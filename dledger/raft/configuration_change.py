@@ -125,7 +125,7 @@ class ConfigurationChanger:
         configurations = self._raft_log.configurations
         if self._handover.target is not None:
             raise ChangeRefusedError(
-                f"the leadership is being handed over to {self._handover.target}"
+                f"the leadership is being transferred to {self._handover.target}"
             )
         if self._raft_log.commit_index < self._first_index:
             raise ChangeRefusedError("the new leader has not committed an entry of its own yet")

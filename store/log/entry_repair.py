@@ -131,7 +131,7 @@ def repair_entry(
     if overwritten_end(fs, directory, log.segment_size, pieces) > known_end:
         raise StoreError(
             f"entry {entry.index} shares a block that cannot be read with what is not known to be "
-            "committed: it is put back when the log goes on, or when it is opened the next time"
+            "committed: it is repaired when the log goes on, or when it is opened the next time"
         )
     overwrite_noted(fs, directory, log.segment_size, pieces, log.opened(start))
     row = EntryIndexRow.of(entry)

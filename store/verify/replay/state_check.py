@@ -69,7 +69,7 @@ def _check_one(
     expired = max((part.keys.expired_position for part in parts), default=0)
     wrong: list[tuple[str, str]] = []
     if machine.expired_position < expired or (is_whole and machine.expired_position > expired):
-        wrong.append((f"what is below {expired} given up", f"{machine.expired_position}"))
+        wrong.append((f"what is below {expired} expired", f"{machine.expired_position}"))
     if machine.broker:
         wrong += _check_times(state, machine, parts, max(expired, machine.expired_position))
     covered = [part.state for part in parts if part.state is not None]
@@ -124,7 +124,7 @@ def check_beginning(state: StateFiles, parts: Sequence[ReplicaRange], log: Findi
         return
     expired = max([machine.expired_position, *(part.keys.expired_position for part in parts)])
     if mark.first_position > expired:
-        expected = f"a log that begins at {expired} or before, as no more was given up"
+        expected = f"a log that begins at {expired} or before, as no more has expired"
         found, first = f"one that begins at {mark.first_position}", mark.first_index
         log.add(FindingKind.MARK, state.mark_path, 0, expected, found, first=first)
 

@@ -65,7 +65,7 @@ async def test_housekeeping_waits_and_goes_on(
                 await asyncio.sleep(CHECKPOINT_SECONDS)
             assert node.failure is None
             assert node.checkpointer._checkpoint_index == saved
-            assert "housekeeping waits" in caplog.text
+            assert "checkpointing waits" in caplog.text
             assert "cannot be opened now: Too many open files" in caplog.text
             fs.lacking = False
             await asyncio.sleep(CHECKPOINT_SECONDS)

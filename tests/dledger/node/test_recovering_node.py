@@ -185,7 +185,9 @@ def test_a_full_disk_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
 
     givers = repair(fs, {"n1": writer.entries}, after_5_s=make_room)
     assert len(givers.asked) > 5
-    assert len([line for line in caplog.messages if line.startswith("no room to put entry")]) == 1
+    assert (
+        len([line for line in caplog.messages if line.startswith("no room to repair entry")]) == 1
+    )
     fs.power_loss()
     assert contents(open_store(fs)) == data_of(writer.entries)
 

@@ -246,7 +246,7 @@ def test_a_log_that_begins_where_nothing_was_given_up_is_told(fs: SimulatedFileS
     found: list[Finding] = check(fs, replica).findings
     marks = [each for each in found if each.kind is FindingKind.MARK]
     assert [each.path for each in marks] == [f"{replica.directory}/state/mark"]
-    assert "no more was given up" in marks[0].expected
+    assert "no more has expired" in marks[0].expected
 
 
 def test_a_log_that_begins_where_the_group_gave_up_is_none(fs: SimulatedFileSystem) -> None:
