@@ -9,8 +9,8 @@ from broker.context import BrokerContext
 from broker.grpc.clients import Clients
 from broker.grpc.consume_calls import ConsumeCalls, member_access, queue_access
 from broker.grpc.dispatcher import Method
+from broker.grpc.heartbeat_calls import PresenceCalls, heartbeat_access
 from broker.grpc.offset_calls import OffsetCalls
-from broker.grpc.presence_calls import PresenceCalls, heartbeat_access
 from broker.grpc.protocol import service_pb2 as pb
 from broker.grpc.renewals import Renewals
 from broker.grpc.route_calls import RouteCalls
