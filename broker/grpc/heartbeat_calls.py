@@ -22,8 +22,9 @@ from broker.security.authorize import DESCRIBE, Access, consume_as
 from broker.topics_and_groups import check_group_name
 
 
-class PresenceCalls:
-    """Handles calls about the presence of clients, besides their Telemetry streams."""
+class HeartbeatCalls:
+    """Handles calls with which clients say that they run, or leave, besides their Telemetry
+    streams."""
 
     def __init__(self, context: BrokerContext, clients: Clients, renewals: Renewals) -> None:
         self._context = context

@@ -9,7 +9,7 @@ from broker.context import BrokerContext
 from broker.grpc.clients import Clients
 from broker.grpc.consume_calls import ConsumeCalls, member_access, queue_access
 from broker.grpc.dispatcher import Method
-from broker.grpc.heartbeat_calls import PresenceCalls, heartbeat_access
+from broker.grpc.heartbeat_calls import HeartbeatCalls, heartbeat_access
 from broker.grpc.offset_calls import OffsetCalls
 from broker.grpc.protocol import service_pb2 as pb
 from broker.grpc.renewals import Renewals
@@ -29,7 +29,7 @@ def service_methods(
     counts refusals by reason."""
     route = RouteCalls(routes, context.config.own.grpc, clients.told_a_route)
     send = SendCalls(context, refusals)
-    presence = PresenceCalls(context, clients, renewals)
+    heartbeats = HeartbeatCalls(context, clients, renewals)
     consume = ConsumeCalls(context, renewals)
     offsets = OffsetCalls(context)
     return {
@@ -41,12 +41,12 @@ def service_methods(
             member_access,
         ),
         "Heartbeat": Method(
-            pb.HeartbeatRequest, pb.HeartbeatResponse, presence.heartbeat, heartbeat_access
+            pb.HeartbeatRequest, pb.HeartbeatResponse, heartbeats.heartbeat, heartbeat_access
         ),
         "NotifyClientTermination": Method(
             pb.NotifyClientTerminationRequest,
             pb.NotifyClientTerminationResponse,
-            presence.terminate,
+            heartbeats.terminate,
         ),
         "SendMessage": Method(
             pb.SendMessageRequest,
