@@ -31,8 +31,9 @@ async def waiting_messages(context: BrokerContext) -> dict[str, Any]:
     {"now_ms": 0,
      "transactions": {"count": 1, "listed": [{"offset", "position", "group", "stored_ms",
                       "checks", "checked_ms"}, ...]},
-     "delayed": {"levels": [{"level", "delay_ms", "messages", "next_ms"}, ...],
-                 "timed": 3, "timed_next_ms"},
+     "scheduled": {"levels": [{"level", "delay_ms", "messages", "next_ms"}, ...],
+                   "timed": 3, "timed_next_ms"},
+     "delayed": the same, by its earlier name,
      "popped": {"count": 2, "listed": [{"group", "topic", "queue_id", "received", "waiting",
                 "next_ms"}, ...]}}
 
@@ -53,14 +54,16 @@ async def waiting_messages(context: BrokerContext) -> dict[str, Any]:
         }
         for offset, each in islice(state.transactions.items(), ADMIN.waiting_listed_max)
     ]
+    scheduled = {
+        "levels": _levels(context),
+        "timed": state.timed_waiting,
+        "timed_next_ms": await _timed_next_ms(context),
+    }
     return {
         "now_ms": context.wall_clock(),
         "transactions": {"count": len(state.transactions), "listed": transactions},
-        "delayed": {
-            "levels": _levels(context),
-            "timed": state.timed_waiting,
-            "timed_next_ms": await _timed_next_ms(context),
-        },
+        "scheduled": scheduled,
+        "delayed": scheduled,
         "popped": await _popped(context),
     }
 

@@ -80,7 +80,7 @@ from broker.http.snapshot import SnapshotHandler
 from broker.limits import HTTP, HttpLimits
 from broker.metrics.event_loop_lag import EventLoopLag
 from broker.prometheus.broker_page import BrokerPage
-from broker.prometheus.ports import NO_PORT, PortFigures
+from broker.prometheus.ports import NO_PORT, PortMetrics
 from broker.prometheus.text_page import CONTENT_TYPE_HEADER
 from broker.security.port_tls import PortTls
 
@@ -110,8 +110,8 @@ class HttpServer:
         tls: PortTls | None = None,
         *,
         clock: Callable[[], float] | None = None,
-        remoting: PortFigures = NO_PORT,
-        wires: Mapping[str, PortFigures] | None = None,
+        remoting: PortMetrics = NO_PORT,
+        wires: Mapping[str, PortMetrics] | None = None,
         nameservers: Mapping[str, str] | None = None,
     ) -> None:
         """``clock`` gives seconds of a monotonic clock, by default the loop's. ``/metrics`` shows
@@ -126,7 +126,7 @@ class HttpServer:
         self._loop_lag = EventLoopLag(context.loop, clock)
         self._forwarder = forwarder = HttpForwarder(context, self._leader)
         self.leadership_changed = forwarder.leadership_changed
-        own = PortFigures(
+        own = PortMetrics(
             lambda: self._port.connections, self._refusals, lambda: forwarder.forwarded
         )
         ports = {"remoting": remoting, "http": own, **(wires or {})}

@@ -19,7 +19,7 @@ from broker.metrics.event_loop_lag import EventLoopLag
 from broker.nameserver.server import NameServer
 from broker.prometheus import catalog
 from broker.prometheus.metric import Reading, single
-from broker.prometheus.ports import PortFigures, port_readings
+from broker.prometheus.ports import PortMetrics, port_readings
 from broker.prometheus.text_page import CONTENT_TYPE_HEADER, TextPage
 from broker.security.port_tls import PortTls
 
@@ -97,8 +97,8 @@ class NameServerHttp:
         yield single(catalog.LOOP_LAG_SECONDS, self._loop_lag.seconds)
         remoting = self._nameserver.server
         ports = {
-            "remoting": PortFigures(lambda: len(remoting.connections), remoting.refusals),
-            "http": PortFigures(lambda: self._port.connections, self._refusals),
+            "remoting": PortMetrics(lambda: len(remoting.connections), remoting.refusals),
+            "http": PortMetrics(lambda: self._port.connections, self._refusals),
         }
         for reading in port_readings(ports):
             yield reading

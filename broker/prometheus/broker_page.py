@@ -15,7 +15,7 @@ from broker.prometheus.node_readings import (
     latency_readings,
     raft_readings,
 )
-from broker.prometheus.ports import PortFigures, forwarded_reading, port_readings
+from broker.prometheus.ports import PortMetrics, forwarded_reading, port_readings
 from broker.prometheus.text_page import TextPage
 
 
@@ -26,7 +26,7 @@ class BrokerPage:
         self,
         context: BrokerContext,
         loop_lag: EventLoopLag,
-        ports: Mapping[str, PortFigures],
+        ports: Mapping[str, PortMetrics],
         nameservers: Mapping[str, str],
         clock: Callable[[], float],
     ) -> None:

@@ -9,7 +9,7 @@ from broker.prometheus import catalog
 from broker.prometheus.metric import Reading
 
 
-class PortFigures(NamedTuple):
+class PortMetrics(NamedTuple):
     """The counts of one port."""
 
     connections: Callable[[], int]
@@ -20,17 +20,17 @@ class PortFigures(NamedTuple):
     """Requests that were forwarded to the leader."""
 
 
-NO_PORT = PortFigures(lambda: 0, {})
+NO_PORT = PortMetrics(lambda: 0, {})
 
 
-def forwarded_reading(ports: Mapping[str, PortFigures]) -> Reading:
+def forwarded_reading(ports: Mapping[str, PortMetrics]) -> Reading:
     """The forwarded requests of each port of a broker."""
     return Reading(
         catalog.FORWARDED, [((name,), float(port.forwarded())) for name, port in ports.items()]
     )
 
 
-def port_readings(ports: Mapping[str, PortFigures], peers: int | None = None) -> list[Reading]:
+def port_readings(ports: Mapping[str, PortMetrics], peers: int | None = None) -> list[Reading]:
     """Connections and refusals by port; ``peers`` are the connections to other nodes."""
     connections = [((name,), float(port.connections())) for name, port in ports.items()]
     if peers is not None:

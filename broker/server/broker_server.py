@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 from broker.config.node_config import NodeConfig
 from broker.http.opening import OpeningPort
 from broker.http.server import HttpServer
-from broker.prometheus.ports import PortFigures
+from broker.prometheus.ports import PortMetrics
 from broker.remoting.server import RemotingServer
 from broker.server.access_setup import server_security
 from broker.server.broker import Broker
@@ -77,7 +77,7 @@ class BrokerServer(Generic[B]):
             )
             self.broker.serve_brokers(grpc.handlers)
             self.broker.on_leadership.append(grpc.leadership_changed)
-            wires["grpc"] = PortFigures(grpc.connections, grpc.refusals, grpc.forwarded)
+            wires["grpc"] = PortMetrics(grpc.connections, grpc.refusals, grpc.forwarded)
         self._opening = opening
         self._http: HttpServer | None = None
         if limits.http:
@@ -87,7 +87,7 @@ class BrokerServer(Generic[B]):
                 limits.http,
                 environment.tls,
                 clock=environment.clock,
-                remoting=PortFigures(
+                remoting=PortMetrics(
                     lambda: len(remoting.connections),
                     remoting.refusals,
                     lambda: forwarder.forwarded,

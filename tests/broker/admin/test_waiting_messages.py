@@ -52,7 +52,7 @@ async def test_those_that_no_consumer_can_see_yet_are_counted(broker: SingleBrok
 
 async def next_timed(broker: SingleBroker) -> int | None:
     told = await waiting_messages.waiting_messages(broker.broker.context)
-    found: int | None = told["delayed"]["timed_next_ms"]
+    found: int | None = told["scheduled"]["timed_next_ms"]
     return found
 
 

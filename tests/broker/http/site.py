@@ -14,7 +14,7 @@ from aiohttp import web
 from broker.http.memory_budget import MEMORY, MemoryBudget
 from broker.http.server import HttpServer
 from broker.limits import HTTP, HttpLimits
-from broker.prometheus.ports import PortFigures
+from broker.prometheus.ports import PortMetrics
 from tests.broker.single_broker import SingleBroker, running_broker
 from tests.support.virtual_network import MemoryTransport, NetworkedLoop
 
@@ -112,7 +112,7 @@ class Site:
 @asynccontextmanager
 async def served(broker: SingleBroker, limits: HttpLimits = HTTP) -> AsyncIterator[Site]:
     """The HTTP server of a broker that runs."""
-    remoting = PortFigures(lambda: len(broker.server.connections), broker.server.refusals)
+    remoting = PortMetrics(lambda: len(broker.server.connections), broker.server.refusals)
     server = HttpServer(
         broker.broker.context, limits, remoting=remoting, nameservers={"ns:9876": "registered"}
     )

@@ -215,7 +215,8 @@ async def test_what_waits_and_what_was_are_told(site: Site) -> None:
     assert answer.code == 0
     status, told = await site.ask("GET", "/waiting")
     assert status == 200
-    assert [(each["level"], each["messages"]) for each in told["delayed"]["levels"]] == [(18, 1)]
+    assert told["scheduled"] == told["delayed"]
+    assert [(each["level"], each["messages"]) for each in told["scheduled"]["levels"]] == [(18, 1)]
     assert told["transactions"] == {"count": 0, "listed": []}
     assert told["popped"] == {"count": 0, "listed": []}
     status, told = await site.ask("GET", "/history?since=1")
