@@ -32,7 +32,7 @@ class SilentLeaders:
         """By address: a topic with messages sent there, and the broker group."""
         self._oldest: dict[str, int] = {}
         """By address: the oldest request at the last check."""
-        self._silent: set[str] = set()
+        self._silent: dict[str, None] = {}  # in order: their requests are sent again in it
         self._timer: asyncio.TimerHandle | None = None
         routes.on_change(self._route_changed)
 
@@ -55,12 +55,12 @@ class SilentLeaders:
             if oldest is None:
                 self._forget(address)
             elif self._oldest.get(address) == oldest:
-                self._silent.add(address)
+                self._silent[address] = None
                 # With its address as the culprit: other failures are looked up at their own pace.
                 self._routes.doubt(topic, address)
             else:
                 self._oldest[address] = oldest
-                self._silent.discard(address)
+                self._silent.pop(address, None)
         if self.asked:
             self._timer = self._loop.call_later(LOOK_SECONDS, self._look)
 
@@ -75,4 +75,4 @@ class SilentLeaders:
     def _forget(self, address: str) -> None:
         self.asked.pop(address, None)
         self._oldest.pop(address, None)
-        self._silent.discard(address)
+        self._silent.pop(address, None)

@@ -118,11 +118,13 @@ def test_the_hash_covers_figures_and_bytes_but_no_words() -> None:
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("profile", ["nodes", "default"])
-def test_the_hash_seed_of_python_changes_nothing(profile: str) -> None:
-    here = RunOptions(3, 0.05, PROFILES[profile]).of(11).play()
-    for hash_seed in ("1", "4242"):
-        command = f"-m simulator replay 11 --minutes 0.05 --profile {profile}"
+@pytest.mark.parametrize(
+    ("profile", "seed", "minutes"), [("nodes", 11, 0.05), ("default", 11, 0.05), ("groups", 2, 0.3)]
+)
+def test_the_hash_seed_of_python_changes_nothing(profile: str, seed: int, minutes: float) -> None:
+    here = RunOptions(3, minutes, PROFILES[profile]).of(seed).play()
+    for hash_seed in ("1", "4"):
+        command = f"-m simulator replay {seed} --nodes 3 --minutes {minutes} --profile {profile}"
         there = subprocess.run(
             [sys.executable, *command.split()],
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
