@@ -169,4 +169,4 @@ def test_a_command_changes_the_level_of_all_nodes(cluster: RunningCluster) -> No
     refused = cluster.dledger("config", "set", "logLevel", "loud", code=1)
     assert "debug or info or warning or error" in refused.stderr
     unknown = cluster.dledger("config", "get", "logLevle", code=2)
-    assert "there are" in unknown.stderr
+    assert "did you mean logLevel" in unknown.stderr

@@ -12,7 +12,7 @@ from broker.cli.terminal.output import Output
 from broker.cli.terminal.program import Group
 from broker.cluster_admin.admin_client import run_admin
 from broker.cluster_admin.settings import change_settings, settings_by_group
-from broker.command_error import CommandError, UsageError
+from broker.command_error import UsageError
 from broker.config.run_time_names import RUN_TIME_NAMES, run_time_name
 from broker.config.setting_checks import nearest, one_line
 from store.quoting import quoted
@@ -42,7 +42,7 @@ def get(key: str | None, group: str | None, namesrv: str, output: Output) -> Non
         for name, settings in found.items():
             value = settings.get(run_time_name(key))
             if value is None:
-                raise CommandError(
+                raise UsageError(
                     f"{name} has no setting {quoted(key)}{_hint(key, settings)}; "
                     "`dledger config get` shows all"
                 )

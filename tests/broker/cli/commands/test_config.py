@@ -71,7 +71,7 @@ def test_an_unknown_setting_ends_both_commands_with_1(
     key: str, hint: str, group: RunningGroup, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = dict(group.settings)
-    assert main(("config", "get", key)) == 1
+    assert main(("config", "get", key)) == 2
     assert hint in capsys.readouterr().err
     assert main(("config", "set", key, "24")) == 1
     assert hint in capsys.readouterr().err
