@@ -67,7 +67,7 @@ def test_a_setting_is_read_and_changed_by_either_name(
         ("nonsense", "nonsense"),
     ],
 )
-def test_an_unknown_setting_ends_both_commands_with_1(
+def test_an_unknown_setting_is_refused_by_both_commands(
     key: str, hint: str, group: RunningGroup, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = dict(group.settings)
