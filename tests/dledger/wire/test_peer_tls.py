@@ -172,6 +172,18 @@ REFUSED: dict[str, dict[str, object]] = {
 }
 
 
+def unexpected(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    """Records with a traceback. Where the other end breaks off a handshake, uvloop may drop a
+    future that nobody has looked at."""
+    return [
+        record
+        for record in caplog.records
+        if record.exc_info is not None
+        and record.exc_info[0] is not None
+        and not (record.name == "asyncio" and issubclass(record.exc_info[0], ConnectionError))
+    ]
+
+
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("stranger", REFUSED)
 def test_an_enforcing_node_refuses(
@@ -191,7 +203,7 @@ def test_an_enforcing_node_refuses(
 
     with caplog.at_level(logging.ERROR):
         run_on(loop, scenario())
-    assert "Traceback" not in caplog.text
+    assert unexpected(caplog) == []
 
 
 def serial_of(path: str) -> str:
@@ -246,7 +258,7 @@ def test_a_connection_that_stands_ends_when_its_certificate_is_revoked(
     with caplog.at_level(logging.ERROR):
         run_on(loop, scenario())
     assert "dropping the link to n1: the certificate" in caplog.text
-    assert "Traceback" not in caplog.text
+    assert unexpected(caplog) == []
 
 
 def test_a_list_that_cannot_be_read_leaves_what_was_read_before(
