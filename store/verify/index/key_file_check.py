@@ -49,7 +49,7 @@ def page_table(rows: bytes) -> bytes:
 
 def first_unordered(rows: NDArray[np.void]) -> int | None:
     """The number of the first row that is smaller than the row before it."""
-    hashes, positions = rows["hash"], rows["position"]
+    hashes, positions = rows["hash"].astype(np.uint32), rows["position"].astype(np.int64)
     falls = hashes[1:] < hashes[:-1]
     falls |= (hashes[1:] == hashes[:-1]) & (positions[1:] < positions[:-1])
     found = np.flatnonzero(falls)
@@ -84,26 +84,3 @@ def wrong_rows(file: IndexFile, data: bytes) -> tuple[int, int, int] | None:
             _, stated = PAGE.unpack_from(file.pages, at)
             return begin, stated, crc32c(data[begin : begin + PAGE_SIZE])
     return None
-
-
-class PagesCheck:
-    """Compares the rows of a file with its page table, piece by piece."""
-
-    def __init__(self, file: IndexFile) -> None:
-        self._pages = file.pages
-        self._crc = self._at = 0
-        self._end = file.count * KEY_ROW_SIZE
-        self.are_whole = True
-
-    def take(self, data: bytes) -> None:
-        """Takes the next rows."""
-        view = memoryview(data)
-        while view:
-            part = view[: PAGE_SIZE - self._at % PAGE_SIZE]
-            page = self._at // PAGE_SIZE * PAGE.size
-            self._crc = crc32c(part, self._crc if self._at % PAGE_SIZE else 0)
-            self._at += len(part)
-            if self._at % PAGE_SIZE == 0 or self._at == self._end:
-                right = self._pages[page + 4 : page + PAGE.size]
-                self.are_whole = self.are_whole and right == self._crc.to_bytes(4, "big")
-            view = view[len(part) :]

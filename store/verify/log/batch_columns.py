@@ -129,7 +129,7 @@ class BatchColumns:
     def count_messages(self, topics: TopicNumbers) -> Iterator[tuple[tuple[str, int], int]]:
         """Topic, store time in minutes since 1970, and number of messages."""
         minutes = self.minutes[self.runs.entries]
-        for minute in np.unique(minutes[minutes >= 0]).tolist():
+        for minute in sorted(set(minutes[minutes >= 0].tolist())):
             at_once = minutes == minute
             found = np.bincount(self.runs.topics[at_once], self.runs.counts[at_once])
             for topic in np.flatnonzero(found).tolist():

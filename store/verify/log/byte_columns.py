@@ -20,6 +20,9 @@ WIDTHS = (16, 32, 64, 128)
 ROWS_AT_ONCE = 4096
 """The results of this many rows stay in the processor's cache."""
 
+ROWS_JOINED = 32
+"""How many rows :func:`differing_columns` compares at once."""
+
 _TYPES = {"i": ">i4", "q": ">i8", "I": ">u4", "B": "u1"}
 
 
@@ -39,7 +42,7 @@ def gather(octets: Octets, starts: Numbers, width: int) -> Octets:
     if room < 0:
         octets = np.concatenate((octets, np.zeros(-room, np.uint8)))
         room = 0
-    over = np.flatnonzero(starts > room)
+    over = np.flatnonzero(starts > room) if starts.max(initial=0) > room else starts[:0]
     windows = np.ndarray((room + 1,), f"V{width}", octets, strides=(1,))
     inside = np.minimum(starts, room) if len(over) else starts
     found = windows[inside].view(np.uint8).reshape(len(starts), width)
@@ -68,6 +71,17 @@ def texts_after(octets: Octets, starts: Numbers, sizes: Numbers, width: int) -> 
     masked = rows.view(np.uint64).ravel()
     masked &= _first_bytes(width)[sizes].view(np.uint64)
     return rows
+
+
+def differing_columns(rows: Octets) -> Numbers:
+    """The columns in which not all rows are equal."""
+    count, width = rows.shape
+    # Many rows at once, because NumPy takes as long for a short row as for a long one.
+    whole = count - count % ROWS_JOINED
+    joined = rows[:whole].reshape(-1, ROWS_JOINED * width) ^ np.tile(rows[0], ROWS_JOINED)
+    found = np.bitwise_or.reduce(joined, axis=0).reshape(ROWS_JOINED, width)
+    found = np.concatenate((found, rows[whole:] ^ rows[0]))
+    return np.flatnonzero(np.bitwise_or.reduce(found, axis=0))
 
 
 @cache

@@ -21,7 +21,9 @@ from store.verify.log.byte_columns import (
     Octets,
     Words,
     by_width,
+    differing_columns,
     gather,
+    texts_after,
     texts_before,
 )
 from store.verify.log.derivation import java_hash
@@ -112,7 +114,9 @@ def _find_all(octets: Octets, starts: Numbers, sizes: Numbers) -> list[_Texts]:
 
 def _find(octets: Octets, starts: Numbers, sizes: Numbers, width: int) -> list[_Texts]:
     """As :func:`_find_all`, for strings that fit into ``width`` columns."""
-    rows = gather(octets, starts - 1, width)
+    # The separator at the end of a string ends no other pair.
+    sizes = sizes - (octets[starts + sizes - 1] == PAIR_END[0])
+    rows = texts_after(octets, starts - 1, sizes + 1, width)
     rows[:, 0] = PAIR_END[0]
     flat = rows.ravel()
     before = np.flatnonzero(flat == PAIR_END[0])
@@ -208,9 +212,15 @@ def _key_hashes(octets: Octets, keys: _Texts, prefixes: Words) -> Words:
         sizes, of = keys.sizes[members], keys.of[members]
         if width:
             rows = texts_before(octets, keys.starts[members] + sizes, sizes, width)
-            effects = np.take(_effects(width), rows + (np.arange(width) << 8))
-            found = np.bitwise_xor.reduce(effects, axis=1)
-            found ^= _of_zeros(prefixes[of], sizes)
+            found = _of_zeros(prefixes[of], sizes)
+            # Keys of one kind differ in few places. In the others they all have the first's bytes.
+            first = rows[0]
+            table = _effects(width)
+            effects = table[np.arange(width), first]
+            for place in differing_columns(rows).tolist():
+                found ^= table[place][rows[:, place]]
+                effects[place] = 0
+            found ^= np.bitwise_xor.reduce(effects)
             hashes[members] = found
             continue
         for number, prefix in zip(members.tolist(), prefixes[of].tolist(), strict=True):
@@ -221,13 +231,13 @@ def _key_hashes(octets: Octets, keys: _Texts, prefixes: Words) -> Words:
 
 @cache
 def _effects(width: int) -> Words:
-    """What a byte at a place of a row changes in the CRC32C (XOR), at 256 * place + byte."""
+    """What a byte at a place of a row changes in the CRC32C (XOR), at [place, byte]."""
     effect = np.array([crc32c(bytes((octet,))) for octet in range(256)], np.uint32)
     effect ^= effect[0]
     table = [effect]
     while len(table) < width:
         table.append(_behind_zero(table[-1], effect))
-    return np.concatenate(table[::-1])
+    return np.stack(table[::-1])
 
 
 def _behind_zero(registers: Words, effect: Words) -> Words:
@@ -238,6 +248,9 @@ def _behind_zero(registers: Words, effect: Words) -> Words:
 
 def _of_zeros(prefixes: Words, sizes: Numbers) -> Words:
     """The CRC32C of ``sizes`` zero bytes, continued from the prefixes."""
+    size, prefix = int(sizes[0]), int(prefixes[0])
+    if (sizes == size).all() and (prefixes == prefix).all():
+        return np.full(len(sizes), crc32c(bytes(size), prefix), np.uint32)
     shifted, zeros = _shifts()
     found = zeros[sizes]
     at = sizes << 10
@@ -250,7 +263,7 @@ def _of_zeros(prefixes: Words, sizes: Numbers) -> Words:
 def _shifts() -> tuple[Words, Words]:
     """Two tables. First: each byte of a CRC after *n* zero bytes, at 1024 * n + 256 * its place +
     byte. Second: the CRC of *n* zero bytes, at n."""
-    effect = _effects(WIDTHS[0])[-256:]
+    effect = _effects(WIDTHS[0])[-1]
     octets = np.arange(256, dtype=np.uint32)
     registers = [np.concatenate([octets << np.uint32(8 * place) for place in range(4)])]
     while len(registers) <= WIDTHS[-1]:
