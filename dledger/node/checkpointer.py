@@ -34,6 +34,11 @@ EVIDENCE_SECONDS = 1.0
 
 FLUSH_SECONDS = 0.5  # RocketMQ's flushIntervalCommitLog
 
+REPLAYED_ENTRIES = 2_000
+REPLAYED_SECONDS = 0.5
+"""A start that finds this many entries behind its checkpoint saves the next one this soon. A node
+that is killed again and again would replay more each time."""
+
 
 class Checkpointer:
     """Housekeeping of one node."""
@@ -82,7 +87,10 @@ class Checkpointer:
 
     def start(self) -> None:
         """Begins the periodic work."""
-        self._checkpoint_at = self._loop.time() + self._core.config.checkpoint_seconds
+        seconds = self._core.config.checkpoint_seconds
+        if self._store.recovered.last_index - self._checkpoint_index >= REPLAYED_ENTRIES:
+            seconds = min(seconds, REPLAYED_SECONDS)
+        self._checkpoint_at = self._loop.time() + seconds
         self._tick()
 
     async def stop(self) -> None:

@@ -99,8 +99,13 @@ class Peers:
 class Member:
     """A node of a group of three. The test plays its peers."""
 
-    def __init__(self, loop: VirtualLoop, peers: Peers | None = None) -> None:
-        self.fs = SimulatedFileSystem(Random(1))
+    def __init__(
+        self,
+        loop: VirtualLoop,
+        peers: Peers | None = None,
+        fs: SimulatedFileSystem | None = None,
+    ) -> None:
+        self.fs = fs or SimulatedFileSystem(Random(1))
         self.log = FakeExecutor(loop)
         self.peers = peers or Peers(loop)
         other = FakeExecutor(loop)

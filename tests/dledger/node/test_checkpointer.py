@@ -7,9 +7,15 @@ from unittest.mock import patch
 
 import pytest
 
-from dledger.node.checkpointer import EVIDENCE_SECONDS, MARK_SECONDS, Checkpointer
+from dledger.node.checkpointer import (
+    EVIDENCE_SECONDS,
+    MARK_SECONDS,
+    REPLAYED_ENTRIES,
+    Checkpointer,
+)
+from simulator.engine.event_loop import VirtualLoop
 from simulator.hosts.hash_state_machine import HashChainCheckpoint
-from store.errors import OutOfDescriptorsError
+from store.errors import FatalDiskError, OutOfDescriptorsError
 from tests.dledger.node.member import Member
 
 
@@ -85,3 +91,25 @@ async def test_no_checkpoint_is_saved_of_a_state_that_was_found_wrong_meanwhile(
     assert member.node.store.checkpoints.indexes == []
     assert ended == [False]
     member.node.state_divergence.wrong = ""
+
+
+@pytest.mark.parametrize(
+    ("entries", "saved"), [(REPLAYED_ENTRIES, True), (REPLAYED_ENTRIES // 2, False)]
+)
+async def test_what_a_start_replayed_is_not_replayed_again_if_it_was_much(
+    loop: VirtualLoop, entries: int, saved: bool
+) -> None:
+    member = Member(loop)
+    await member.node.start()
+    await asyncio.sleep(2)
+    for _ in range(entries):
+        member.propose()
+    await asyncio.sleep(1)
+    assert member.node.store.checkpoints.indexes == []
+    member.node.fail(FatalDiskError("it is killed"))
+    await member.node.stop()
+    again = Member(loop, fs=member.fs)
+    await again.node.start()
+    await asyncio.sleep(3)
+    assert (again.node.store.checkpoints.indexes != []) is saved
+    await again.node.stop()
