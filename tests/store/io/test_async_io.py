@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import mmap
 import os
-import platform
 import random
 import select
 import threading
@@ -14,14 +12,11 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import pytest
 
-import store.io.async_io
 from store.io.async_io import (
     BACKOFF_SECONDS,
-    IN_FLIGHT_MAX,
     REFUSALS_MAX,
     SLOW_CALL_SECONDS,
     SLOW_WRITE_SECONDS,
@@ -29,19 +24,11 @@ from store.io.async_io import (
 )
 from store.io.direct_io import BUFFER_SIZE
 from store.io.filesystem import BLOCK_SIZE
+from store.io.kernel_calls import IN_FLIGHT_MAX
 from store.io.os_filesystem import OsFile, OsFileSystem
+from tests.store.io.hand_kernel import HandKernel, begun
 
 SIZE = 1 << 21
-
-
-class Clock:
-    """Time that passes when the test says so."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def time(self) -> float:
-        return self.now
 
 
 class HandWrites:
@@ -62,15 +49,6 @@ def tmp_path() -> Iterator[Path]:
     """On a disk: that of other tests may be in memory, where no write can be told not to wait."""
     with TemporaryDirectory() as directory:
         yield Path(directory)
-
-
-@pytest.fixture
-def writes() -> Iterator[AsyncWrites]:
-    found = AsyncWrites.open(Clock().time)
-    if found is None:
-        pytest.skip("the system has no writes of this kind")
-    yield found
-    found.close()
 
 
 def prepared(path: Path, writes: AsyncWrites | HandWrites | None) -> OsFile:
@@ -261,54 +239,11 @@ def test_a_write_that_waits_for_another_ends_with_the_file(tmp_path: Path) -> No
             written.result()
 
 
-class HandKernel:
-    """The kernel's side: takes calls, lets time pass in them, and ends writes as it is told."""
-
-    def __init__(self, clock: Clock) -> None:
-        self.clock = clock
-        self.taken = 0
-        self.refuses = False
-        self.call_seconds = 0.0
-        self.write_seconds = 0.0
-        self.result = BLOCK_SIZE
-
-    def call(self, number: ctypes.c_long, *arguments: Any) -> int:
-        setup, submit, _getevents, destroy = store.io.async_io._NUMBERS["x86_64"]
-        if number.value in {setup, destroy}:
-            return 0
-        if number.value == submit:
-            self.clock.now += self.call_seconds
-            self.taken += not self.refuses
-            return -1 if self.refuses else 1
-        self.clock.now += self.write_seconds
-        store.io.async_io._EVENT.pack_into(arguments[3], 0, IN_FLIGHT_MAX - 1, 0, self.result, 0)
-        return 1
-
-
-@pytest.fixture
-def kernel(monkeypatch: pytest.MonkeyPatch) -> HandKernel:
-    made = HandKernel(Clock())
-    monkeypatch.setattr(store.io.async_io, "_call", made.call)
-    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
-    return made
-
-
-def begun(writes: AsyncWrites, count: int) -> int:
-    """How many of so many writes, one after the other, were begun; each has ended."""
-    made = 0
-    for _ in range(count):
-        if writes.submit(0, 0, BLOCK_SIZE, 0, lambda _result: None):
-            made += 1
-            writes.completed()
-    return made
-
-
 @pytest.mark.parametrize("why", ["slow call", "slow write", "refused writes", "refused call"])
 def test_nothing_is_begun_for_a_while_where_it_does_not_go_well(
     kernel: HandKernel, why: str
 ) -> None:
-    writes = AsyncWrites.open(kernel.clock.time)
-    assert writes is not None
+    writes = AsyncWrites(kernel, kernel.clock.time)
     assert begun(writes, 20) == 20
     if why == "slow call":
         kernel.call_seconds = 2 * SLOW_CALL_SECONDS
@@ -361,18 +296,14 @@ def test_more_than_it_has_room_for_are_not_begun_and_closing_waits_for_all(
     writes.close()
 
 
-def test_a_write_that_the_kernel_does_not_take_is_not_begun(
+def test_a_write_that_the_kernel_does_not_take_is_not_begun_or_ends_with_its_error(
     tmp_path: Path, writes: AsyncWrites
 ) -> None:
     file = prepared(tmp_path / "a", writes)
     told: list[int] = []
-    assert not writes.submit(file._fd + 1000, 0, BLOCK_SIZE, 0, told.append)
-    assert (told, writes.in_flight) == ([], 0)
-
-
-def test_where_there_are_none_nothing_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store.io.async_io, "_NUMBERS", {})
-    assert AsyncWrites.open(Clock().time) is None
-    monkeypatch.undo()
-    monkeypatch.setattr(store.io.async_io, "_call", lambda *_arguments: -1)
-    assert AsyncWrites.open(Clock().time) is None
+    if writes.submit(file._fd + 1000, 0, BLOCK_SIZE, 0, told.append):
+        while not told:
+            select.select([writes], [], [])
+            writes.completed()
+        assert told == [-errno.EBADF]
+    assert writes.in_flight == 0
