@@ -2,7 +2,8 @@
 
 A thread that waits for a disk must be woken for each write, and then wait for the interpreter. On a
 small machine that costs more than the write. Here one system call hands the bytes to the kernel,
-and a descriptor becomes readable when they are written (:mod:`store.io.kernel_aio`).
+and a descriptor becomes readable when they are written. The kernel has two interfaces for that:
+:mod:`store.io.io_uring`, and :mod:`store.io.kernel_aio` where that is forbidden.
 
 A call may take as long as the disk does not answer or the file system is frozen. So no write is
 begun for a while after a call or a write that took long, and after several refusals in a row. That
@@ -17,6 +18,7 @@ import struct
 from collections.abc import Callable
 from typing import Protocol
 
+from store.io.io_uring import IoUring
 from store.io.kernel_aio import KernelAio
 from store.io.kernel_calls import DSYNC, IN_FLIGHT_MAX, NOWAIT
 
@@ -35,6 +37,10 @@ class KernelWrites(Protocol):
 
     def fileno(self) -> int:
         """Readable when writes have ended that :meth:`ended` has not told of."""
+
+    def hold(self, fd: int) -> bool:
+        """Keeps the file open until the last write has ended, also if the process is killed.
+        Returns whether that is certain."""
 
     def begin(self, slot: int, fd: int, address: int, size: int, position: int) -> bool:
         """Begins a write in a free slot. Returns false if nothing was begun."""
@@ -55,6 +61,8 @@ class WriteSubmitter(Protocol):
     def submit(
         self, fd: int, address: int, size: int, position: int, then: Callable[[int], None]
     ) -> bool: ...
+
+    def hold(self, fd: int) -> None: ...
 
 
 class AsyncWrites:
@@ -88,7 +96,7 @@ class AsyncWrites:
         """``None`` if the system has no such writes, or gives none to this process."""
         if not (DSYNC and NOWAIT) or struct.calcsize("P") != 8:
             return None
-        kernel = KernelAio.open()
+        kernel = IoUring.open() or KernelAio.open()
         return None if kernel is None else AsyncWrites(kernel, clock)
 
     def fileno(self) -> int:
@@ -99,6 +107,12 @@ class AsyncWrites:
     def in_flight(self) -> int:
         """How many writes are under way."""
         return len(self._then)
+
+    def hold(self, fd: int) -> None:
+        """Keeps a file open until all writes have ended, also if the process is killed. Where the
+        kernel cannot do that, no write is begun. Called before the first write."""
+        if self._kernel is not None and not self._kernel.hold(fd):
+            self._free.clear()
 
     def submit(
         self, fd: int, address: int, size: int, position: int, then: Callable[[int], None]

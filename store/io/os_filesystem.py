@@ -10,6 +10,7 @@ import os
 import shutil
 import stat
 import threading
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -19,6 +20,11 @@ from store.io.direct_io import DirectWriter, OpenFile
 from store.io.filesystem import BLOCK_SIZE, Bytes
 
 T = TypeVar("T")
+
+LOCK_SECONDS = 3.0
+LOOK_SECONDS = 0.002
+"""How long a lock is waited for, and the pause between two tries, in seconds. The kernel keeps the
+lock of a killed process until its last write has ended: 25 ms or more."""
 
 _LOOK_SECONDS = 0.1
 """How often who waits for his turn to write looks whether the file was closed meanwhile."""
@@ -224,7 +230,8 @@ _FALLOCATE = getattr(_LIBC, "fallocate64", None)
 
 
 class OsLock:
-    """An ``flock``: the kernel drops it with the process, however that ends."""
+    """An ``flock``: the kernel drops it after the process, however that ends, and after its last
+    write."""
 
     __slots__ = ("_fd",)
 
@@ -234,6 +241,8 @@ class OsLock:
     def release(self) -> None:
         fd, self._fd = self._fd, -1
         if fd >= 0:
+            # Others may hold the file open: see OsFileSystem.lock.
+            fcntl.flock(fd, fcntl.LOCK_UN)
             os.close(fd)
 
 
@@ -371,9 +380,19 @@ class OsFileSystem:
 
     def lock(self, path: str) -> OsLock:
         fd = self._open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        give_up_at = time.monotonic() + LOCK_SECONDS
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            while True:
+                try:
+                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() >= give_up_at:
+                        raise
+                time.sleep(LOOK_SECONDS)
         except OSError:
             os.close(fd)
             raise
+        if self._writes is not None:
+            self._writes.hold(fd)
         return OsLock(fd)

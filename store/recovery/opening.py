@@ -68,7 +68,10 @@ def lock_directory(fs: FileSystem, directory: str, config: StoreConfig) -> tuple
     try:
         lock = fs.lock(f"{directory}/lock")
     except BlockingIOError as error:
-        raise DataLockedError(f"{directory}: another process has this data open") from error
+        raise DataLockedError(
+            f"{directory}: another process has this data open, or was killed and its last write "
+            "has not ended"
+        ) from error
     try:
         for name in ("state", "commitlog", "index"):
             fs.make_directories(f"{directory}/{name}")

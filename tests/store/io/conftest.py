@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from store.io.async_io import AsyncWrites
+from store.io.io_uring import IoUring
 from store.io.kernel_aio import KernelAio
 from tests.store.io.hand_kernel import Clock, HandKernel
 
@@ -16,9 +17,9 @@ def no_power_loss() -> None:
     """Overrides the fixture of all tests: syncs are real here."""
 
 
-@pytest.fixture
-def writes() -> Iterator[AsyncWrites]:
-    kernel = KernelAio.open()
+@pytest.fixture(params=[IoUring, KernelAio], ids=["io_uring", "aio"])
+def writes(request: pytest.FixtureRequest) -> Iterator[AsyncWrites]:
+    kernel = request.param.open()
     if kernel is None:
         pytest.skip("the system has no writes of this kind")
     found = AsyncWrites(kernel, Clock().time)

@@ -24,6 +24,7 @@ class HandKernel:
     def __init__(self) -> None:
         self.clock = Clock()
         self.refuses = False
+        self.holds = True
         self.call_seconds = 0.0
         self.write_seconds = 0.0
         self.result = BLOCK_SIZE
@@ -32,6 +33,9 @@ class HandKernel:
 
     def fileno(self) -> int:
         return self._event_fd
+
+    def hold(self, _fd: int) -> bool:
+        return self.holds
 
     def begin(self, slot: int, _fd: int, _address: int, _size: int, _position: int) -> bool:
         self.clock.now += self.call_seconds

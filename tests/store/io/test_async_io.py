@@ -43,6 +43,9 @@ class HandWrites:
         self.under_way.append((size, position, then))
         return True
 
+    def hold(self, _fd: int) -> None:
+        """Nothing outlives a test."""
+
 
 @pytest.fixture
 def tmp_path() -> Iterator[Path]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import store.io.os_filesystem
+from store.io import os_filesystem
 from store.io.os_filesystem import OsFileSystem
 
 
@@ -185,7 +186,10 @@ def test_a_directory_that_is_there_needs_no_leave_to_make_it(
         fs.make_directories(str(tmp_path / "new"))
 
 
-def test_a_lock_excludes_others_until_it_is_released(fs: OsFileSystem, tmp_path: Path) -> None:
+def test_a_lock_excludes_others_until_it_is_released(
+    fs: OsFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os_filesystem, "LOCK_SECONDS", 0.0)
     lock = fs.lock(f"{tmp_path}/lock")
     with pytest.raises(BlockingIOError):
         fs.lock(f"{tmp_path}/lock")
