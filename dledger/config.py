@@ -49,7 +49,7 @@ class RaftConfig:
     ``election_seconds`` is the shortest election timeout; each timeout is drawn between it and its
     double. When the link to the leader breaks, it is drawn from ``lost_leader_seconds`` instead: a
     process that dies closes its sockets, and pre-vote makes a false alarm harmless. That time
-    doubles with each failed election until a leader is heard. A leader hands over if its disk ends
+    doubles with each failed election until a leader is heard. A leader gives way if its disk ends
     no write for ``disk_stall_seconds``. A change of the voters is cancelled if it is not committed
     within ``change_seconds``. A learner may become a voter if it lacks at most
     ``promote_lag_entries``. ``preferred_leader`` gets the leadership when it keeps up.

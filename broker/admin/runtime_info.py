@@ -59,7 +59,7 @@ def runtime_info(context: BrokerContext) -> dict[str, str]:
         "repaired": json.dumps(list(node.scrubber.repaired)),
         "mended": json.dumps(list(node.scrubber.repaired)),  # for earlier programs
         "refilling": "" if refill is None else f"{refill[0]} of {refill[1]}",
-        "diskLevel": node.health.level.name.lower(),
+        "diskLevel": node.health.disk.level.name.lower(),
         "dispatchBehindBytes": "0",
         "undeliveredMessages": str(undelivered_count(context)),
         "heldPulls": str(len(context.delivery.long_polling)),

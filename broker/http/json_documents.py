@@ -61,7 +61,11 @@ def _disk_and_findings(context: BrokerContext) -> dict[str, Any]:
     node = context.node
     space, refill = node.store.disk_space(), node.snapshot_receiver.progress
     return {
-        "disk": {"level": node.health.level.name.lower(), "free": space.free, "total": space.total},
+        "disk": {
+            "level": node.health.disk.level.name.lower(),
+            "free": space.free,
+            "total": space.total,
+        },
         "scrub_progress": node.scrubber.progress,
         "scrub_passes": node.scrubber.passes,
         "damage": [*node.scrubber.damage_summary, *context.proofs.problems],

@@ -56,16 +56,16 @@ def latency_readings(context: BrokerContext) -> Iterator[Reading]:
 
 def disk_readings(context: BrokerContext) -> Iterator[Reading]:
     """The disk at its last check, at most half a second ago."""
-    node, health = context.node, context.node.health
+    node, disk = context.node, context.node.health.disk
     log_bytes = node.store.end_position - node.store.first_position
     yield Reading(catalog.STORAGE_SIZE, ((("local", "disk"), log_bytes),))
     behind = max(node.store.end_position - context.machine.applied_end, 0)
     yield single(catalog.DISPATCH_BEHIND, behind)
-    if health.space is not None:
-        yield single(catalog.DISK_SIZE, health.space.total)
-        yield single(catalog.DISK_FREE, health.space.free)
-    yield single(catalog.DISK_LEVEL, int(health.level))
-    marks = health.watermarks
+    if disk.space is not None:
+        yield single(catalog.DISK_SIZE, disk.space.total)
+        yield single(catalog.DISK_FREE, disk.space.free)
+    yield single(catalog.DISK_LEVEL, int(disk.level))
+    marks = disk.watermarks
     percents = {
         "clean": marks.clean_percent,
         "force": marks.force_percent,
@@ -74,7 +74,7 @@ def disk_readings(context: BrokerContext) -> Iterator[Reading]:
     yield Reading(
         catalog.DISK_WATERMARK, [((level,), percent / 100) for level, percent in percents.items()]
     )
-    yield single(catalog.DISK_STALLED, health.stalled)
+    yield single(catalog.DISK_STALLED, disk.stalled)
 
 
 def damage_readings(context: BrokerContext) -> Iterator[Reading]:

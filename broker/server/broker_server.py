@@ -122,7 +122,7 @@ class BrokerServer(Generic[B]):
         broker, remoting, grpc = self.broker, self._remoting, self._grpc
         draining, seconds = broker.draining, broker.context.config.drain_seconds
         has_clients: list[Callable[[], bool]] = []
-        if await draining.hand_over(seconds):
+        if await draining.transfer_leadership(seconds):
             has_clients.append(lambda: broker.forwarder.has_clients(remoting.connections))
         if grpc is not None and draining.leads_elsewhere():
             grpc.leave(draining.clients_changed)

@@ -15,7 +15,7 @@ from broker.change_notice import ChangeNotice
 from dledger.node.node import Node
 from dledger.node.state_machine import Leadership
 
-HAND_OVER_SECONDS = 2.0
+TRANSFER_SECONDS = 2.0
 """How long a stopping leader waits for another one: for a transfer, or an election if that
 fails."""
 
@@ -46,13 +46,13 @@ class Draining:
         """Called when a connection has closed, or turned out to be another broker's."""
         self._notice.changed()
 
-    async def hand_over(self, seconds: float) -> bool:
+    async def transfer_leadership(self, seconds: float) -> bool:
         """Transfers the leadership, if this member leads. Returns whether clients may still take
         this member for the leader: another one leads, and this one led within the last
         ``seconds``."""
         self._node.health.stops()
         if self._serving:
-            await self._notice.wait_until(self.leads_elsewhere, HAND_OVER_SECONDS)
+            await self._notice.wait_until(self.leads_elsewhere, TRANSFER_SECONDS)
         led = self._led_until
         recently = led is not None and self._loop.time() - led < seconds
         return recently and self.leads_elsewhere()

@@ -2,8 +2,8 @@
 
 A damaged entry stops only this part: the scrub is told, fetches the entry from a peer, and it is
 tried again. So is an entry that needs a file which cannot be opened now. If the state machine must
-read for long first, the thread for reads does that, and a leader hands over. Any other entry that
-cannot be applied ends the node: going on would serve another state.
+read for long first, the thread for reads does that, and a leader transfers the leadership. Any
+other entry that cannot be applied ends the node: going on would serve another state.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ REPAIR_SECONDS = 10.0
 comes."""
 
 LONG_READ_SECONDS = 1.0
-"""Seconds that a leader reads before it hands over: its clients wait."""
+"""Seconds that a leader reads before it transfers the leadership: its clients wait."""
 
 _LEADER = Role.LEADER  # after each event, and Python 3.11 takes 50 ns to find a member of an Enum
 
@@ -60,15 +60,15 @@ class Applier:
         suspect: Callable[[int], None],
         suspect_derived: Callable[[int], None],
         unrepaired: Callable[[int, str], None],
-        hand_over: Callable[[], None],
+        transfer_leadership: Callable[[], object],
         advance: Callable[[], None],
     ) -> None:
         """Of each applied entry ``noted`` is told first, then ``configured`` of its index if it is
         a configuration, then ``answered`` with the time. ``caught_up`` is told after some of them.
         ``suspect`` has a damaged entry looked at, ``suspect_derived`` what is derived from the log
         from a position on. ``unrepaired`` is told of an entry that could not be applied for long,
-        and why. ``hand_over`` begins to hand the leadership to another, if one could lead.
-        ``advance`` has done what the core asks for. ``clock`` gives seconds that never run
+        and why. ``transfer_leadership`` begins a transfer, if another could lead. ``advance`` has
+        done what the core asks for. ``clock`` gives seconds that never run
         backward."""
         checkpoint = store.recovered.checkpoint
         self.applied_index = -1 if checkpoint is None else checkpoint.index
@@ -87,7 +87,7 @@ class Applier:
         self._suspect = suspect
         self._suspect_derived = suspect_derived
         self._unrepaired = unrepaired
-        self._hand_over = hand_over
+        self._transfer_leadership = transfer_leadership
         self._advance = advance
         self._machine = machine
         self._reads = reads
@@ -184,7 +184,7 @@ class Applier:
         core = self._core
         long = self._loop.time() - since >= LONG_READ_SECONDS
         if long and core.leads and core.transfer_target is None:
-            self._hand_over()
+            self._transfer_leadership()
             self._advance()
 
     def _put_off(self, error: StoreError) -> None:

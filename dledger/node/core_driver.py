@@ -172,7 +172,7 @@ class CoreDriver:
         """See :class:`~dledger.wire.transport.TransportHandler`."""
         if self._lifecycle.alive:
             self.core.peer_lost(peer, self._loop.time())
-            self._health.lost(peer)
+            self._health.peers.lost(peer)
             self._features.lost(peer)
             self._links.lost(peer)
             self.advance()
@@ -181,7 +181,7 @@ class CoreDriver:
         """Hands what a peer says beside the protocol to the part that deals with it."""
         match message:
             case HealthReport():
-                self._health.received(sender, message)
+                self._health.peers.received(sender, message)
             case SnapshotNeededNotice():
                 self._snapshot_receiver.noticed(sender, message)
             case RemovedNotice():

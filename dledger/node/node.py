@@ -11,7 +11,6 @@ the log thread does it (:mod:`store.io.async_io`).
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Collection, Sequence
 
 from dledger.config import RaftConfig
@@ -32,6 +31,7 @@ from dledger.node.member_removal import MemberRemoval
 from dledger.node.membership_changes import Membership
 from dledger.node.online_snapshot import OnlineSnapshots
 from dledger.node.peer_calls import PeerCalls
+from dledger.node.peer_health import PeerHealth
 from dledger.node.peer_links import PeerLinks
 from dledger.node.proposals import Proposals
 from dledger.node.recovered_core import recovered_core
@@ -40,6 +40,7 @@ from dledger.node.snapshot_receiver import SnapshotReceiver
 from dledger.node.snapshot_sender import SnapshotSender
 from dledger.node.state_divergence import StateDivergence
 from dledger.node.state_machine import Leadership, StateMachine
+from dledger.node.unhealthy_leader import UnhealthyLeader
 from dledger.raft.health import OwnHealth
 from dledger.raft.raft_state import Chance
 from dledger.raft.ready import Write
@@ -49,8 +50,6 @@ from dledger.wire.transport import Transport
 from store.io.disk_watermarks import DiskWatermarks
 from store.io.filesystem import Bytes
 from store.replica import ReplicaStore
-
-log = logging.getLogger(__name__)
 
 
 class Node:
@@ -124,6 +123,8 @@ class Node:
         )
         self.links = PeerLinks(loop)
         calls = PeerCalls(send=send, loop=loop, lifecycle=life)
+        peers = PeerHealth(core, loop)
+        unhealthy_leader = UnhealthyLeader(core=core, loop=loop, peers=peers, advance=advance)
         self.state_divergence = StateDivergence(
             core=core,
             store=store,
@@ -132,7 +133,7 @@ class Node:
             loop=loop,
             lifecycle=life,
             stop_serving=self._stop_serving,
-            hand_over=self._hand_over,
+            transfer_leadership=unhealthy_leader.transfer,
             advance=advance,
         )
         self.scrubber = Scrubber(
@@ -180,6 +181,8 @@ class Node:
             lifecycle=life,
             watermarks=watermarks or DiskWatermarks(),
             stall_seconds=config.disk_stall_seconds,
+            peers=peers,
+            unhealthy_leader=unhealthy_leader,
             holds_confirmed=lambda: self.snapshot_receiver.vote_floor < 0,
             contradicts_group=lambda: self.divergence.found or bool(self.state_divergence.wrong),
             on_look=self._look,
@@ -192,7 +195,7 @@ class Node:
             clock=clock,
             serving=lambda: self.serving,
             has_room=self.has_room,
-            no_room=self.health.no_room,
+            no_room=self.health.disk.no_room,
         )
         self.checkpointer = Checkpointer(
             core=core,
@@ -245,7 +248,7 @@ class Node:
             suspect=self.scrubber.suspect,
             suspect_derived=self.checked_reads.suspect_derived,
             unrepaired=self.state_divergence.cannot_follow,
-            hand_over=self._hand_over,
+            transfer_leadership=unhealthy_leader.transfer,
             advance=advance,
         )
         self.snapshots = OnlineSnapshots(
@@ -341,9 +344,6 @@ class Node:
 
     def _state_wrong(self) -> str:
         return self.state_divergence.wrong
-
-    def _hand_over(self) -> None:
-        self.health.hand_over()
 
     def _stop_serving(self) -> None:
         self.announcer.announce()

@@ -42,7 +42,7 @@ PAUSE_SECONDS = 5.0
 """Seconds. A process is at least so old when it starts again, so a node that cannot get right does
 not restart all the time. Steps back to an older checkpoint are few, and do not wait."""
 
-HAND_OVER_SECONDS = 1.0
+TRANSFER_SECONDS = 1.0
 LOOK_SECONDS = 0.02
 FETCH_SECONDS = 0.5
 
@@ -60,12 +60,12 @@ class StateDivergence:
         loop: asyncio.AbstractEventLoop,
         lifecycle: Lifecycle,
         stop_serving: Callable[[], None],
-        hand_over: Callable[[], None],
+        transfer_leadership: Callable[[], object],
         advance: Callable[[], None],
     ) -> None:
         """``stop_serving`` tells the node's other parts that :attr:`wrong` is not empty any more.
-        ``hand_over`` begins to hand the leadership to another, if one could lead. ``advance`` has
-        done what the core asks for."""
+        ``transfer_leadership`` begins a transfer, if another could lead. ``advance`` has done what
+        the core asks for."""
         self.wrong = ""
         """In which tables the state differs from the group's, or why it cannot follow. Empty if all
         is well."""
@@ -82,7 +82,7 @@ class StateDivergence:
         self._calls = calls
         self._lifecycle = lifecycle
         self._tell_stop_serving = stop_serving
-        self._hand_over = hand_over
+        self._transfer_leadership = transfer_leadership
         self._advance = advance
         self._background = background
         self._loop = loop
@@ -132,7 +132,7 @@ class StateDivergence:
         last = self._last_good()
         steps_back = last is not None and last < self._began_with
         at = now if steps_back else max(now, self._started_at + PAUSE_SECONDS)
-        self._gives_way_until = at + HAND_OVER_SECONDS
+        self._gives_way_until = at + TRANSFER_SECONDS
         self._loop.call_at(at, self._begin)
 
     def _begin(self) -> None:
@@ -142,7 +142,7 @@ class StateDivergence:
         if self._core.leads:
             if now < self._gives_way_until:
                 if self._core.transfer_target is None:
-                    self._hand_over()
+                    self._transfer_leadership()
                     self._advance()
                 self._loop.call_later(LOOK_SECONDS, self._begin)
                 return

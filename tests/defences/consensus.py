@@ -12,9 +12,10 @@ from typing import Any
 
 import dledger.node.linearizable_reads
 import dledger.raft.health
-from dledger.node.health_monitor import HealthMonitor
+from dledger.node.disk_monitor import DiskMonitor
 from dledger.node.log_divergence import LogDivergence
 from dledger.node.snapshot_receiver import SnapshotReceiver
+from dledger.node.unhealthy_leader import UnhealthyLeader
 from dledger.raft.configuration import NO_INCARNATION, Configuration
 from dledger.raft.configuration_change import ConfigurationChanger
 from dledger.raft.core import Raft
@@ -312,11 +313,11 @@ def numbers_of_questions_used_again(patch: Patch) -> None:
 
 
 def stalled_disk_not_noticed(patch: Patch) -> None:
-    patch.set(HealthMonitor, "_look_for_stall", lambda _fitness: None)
+    patch.set(DiskMonitor, "look_for_stall", lambda _disk: None)
 
 
 def unfit_leader_stays(patch: Patch) -> None:
-    patch.set(HealthMonitor, "_give_way", lambda _fitness: None)
+    patch.set(UnhealthyLeader, "look", lambda _leader, _report: None)
 
 
 def damaged_member_campaigns(patch: Patch) -> None:

@@ -14,14 +14,14 @@ from broker.remoting.forwarder import Forwarder
 from broker.remoting.protocol.codes import RequestCode
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.server import RemotingServer
-from broker.server.draining import HAND_OVER_SECONDS, Draining
+from broker.server.draining import TRANSFER_SECONDS, Draining
 from dledger.node.state_machine import Leadership
 from dledger.raft.raft_state import Role
 from tests.support.virtual_network import NetworkedLoop
 
 
 class Member:
-    """A leader whose leadership is elsewhere some time after it is asked to hand over."""
+    """A leader whose leadership is elsewhere some time after it is asked to transfer it."""
 
     def __init__(self, loop: NetworkedLoop, handing_over_seconds: float) -> None:
         self.elsewhere = False
@@ -43,12 +43,12 @@ class Member:
         self.tell(serving=False)
 
 
-@pytest.mark.parametrize(("seconds", "waits"), [(0.3, 0.3), (60.0, HAND_OVER_SECONDS)])
+@pytest.mark.parametrize(("seconds", "waits"), [(0.3, 0.3), (60.0, TRANSFER_SECONDS)])
 async def test_it_goes_on_the_moment_another_leads(
     loop: NetworkedLoop, seconds: float, waits: float
 ) -> None:
     member, began = Member(loop, seconds), loop.time()
-    assert await member.draining.hand_over(10) is (waits == seconds)
+    assert await member.draining.transfer_leadership(10) is (waits == seconds)
     assert loop.time() - began == pytest.approx(waits)
 
 

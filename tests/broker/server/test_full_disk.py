@@ -68,9 +68,9 @@ async def test_messages_are_refused_while_too_few_voters_have_room_and_taken_aga
 ) -> None:
     async with running_broker(loop, tmp_path, **SETTINGS) as broker:
         await broker.create_topic("orders")
-        health = broker.broker.context.node.health
+        peers = broker.broker.context.node.health.peers
         with monkeypatch.context() as patched:
-            patched.setattr(health, "_voters_without_room", lambda: ("n1", "n2"))
+            patched.setattr(peers, "voters_without_room", lambda: ("n1", "n2"))
             await asyncio.sleep(1)
             refused = await broker.send("orders", 0, b"while")
             assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE

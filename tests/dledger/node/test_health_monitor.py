@@ -100,7 +100,7 @@ async def test_a_leader_without_room_gives_way_and_waits_longer_than_others_to_c
     member.peers.reports["n2"] = FIT
     member.fs.capacity = member.fs.used_bytes() + 10
     await asyncio.sleep(1.1)
-    assert member.node.health.level is DiskLevel.FULL
+    assert member.node.health.disk.level is DiskLevel.FULL
     assert not member.leads
     assert not member.peers.heard[-1].room
     asked = member.peers.vote_requests
@@ -258,9 +258,9 @@ async def test_a_damaged_node_campaigns_only_where_all_others_are_damaged_too(
     node.health.set_damaged(damaged=True)
     assert not node.core.campaigns
     harmed = HealthReport(room=True, prompt=True, whole=False)
-    node.health.received("n1", harmed)
+    node.health.peers.received("n1", harmed)
     assert not node.core.campaigns
-    node.health.received("n2", harmed)
+    node.health.peers.received("n2", harmed)
     assert node.core.campaigns
     node.divergence.found = True
     node.health.set_damaged(damaged=True)

@@ -161,7 +161,7 @@ def test_reports_of_strangers_are_forgotten_with_their_link() -> None:
     node = Told()
     bad = HealthReport(room=False, prompt=False, whole=False)
     node.run([(f"x{number}", bad) for number in range(50)] + [("n2", bad), ("n9", bad)])
-    health, known = node.node.health, node.node.core._health
+    health, known = node.node.health.peers, node.node.core._health
     assert set(health._reports) == known._damaged == known._unhealthy == {"n2", "n9"}
     health.lost("n9")
     health.lost("n2")

@@ -50,7 +50,7 @@ class Follower:
             loop=loop,
             lifecycle=self.lifecycle,
             stop_serving=lambda: None,
-            hand_over=lambda: None,
+            transfer_leadership=lambda: None,
             advance=lambda: None,
         )
 
