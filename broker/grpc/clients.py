@@ -8,7 +8,6 @@ settings of a client when they come, with each heartbeat, and after a change of 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
@@ -28,8 +27,6 @@ from broker.remoting.protocol.codes import PROTOCOL_VERSION, LanguageCode, Reque
 from broker.remoting.protocol.errors import FieldError, RequestError
 from broker.remoting.protocol.ext_fields import ext_str
 from broker.remoting.protocol.frame import Frame
-
-log = logging.getLogger(__name__)
 
 CLIENT_ID = "clientId"
 GOODBYE = b""

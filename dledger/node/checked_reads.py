@@ -7,7 +7,6 @@ damaged entry and fetches it from a peer. The reader must ask again, or ask anot
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
@@ -23,8 +22,6 @@ from store.errors import (
 from store.io.filesystem import Bytes
 from store.log.entry_reader import EntryRange
 from store.replica import ReplicaStore
-
-log = logging.getLogger(__name__)
 
 RANGE_BYTES = 512 << 10
 """Bytes that are read at once for a reader that reads on; for others it is one entry."""
