@@ -18,6 +18,7 @@ from functools import partial
 from broker.group_commit.next_offsets import NextOffsets
 from broker.group_commit.pending_batch import (
     Completion,
+    NewMessages,
     PendingBatch,
     PendingQueue,
     QueueMessages,
@@ -28,7 +29,7 @@ from broker.group_commit.pending_state import LAZY_SECONDS, PendingState, Totals
 from broker.group_commit.ports import Applied, Proposer
 from broker.group_commit.store_clock import StoreClock
 from broker.limits import PRODUCE
-from broker.state.commands import Command, DeleteTopic, PutTopic, StoreRequests, encode_commands
+from broker.state.commands import Command, DeleteTopic, StoreRequests, encode_commands
 from broker.state.deduplication_window import DeduplicationIndex, pack_keys
 from dledger.errors import BusyError, NotLeaderError, ProposeError
 from dledger.node.state_machine import Leadership
@@ -152,19 +153,12 @@ class Batcher:
             batch.requests.append(hashes[0])
             self.deduplication_index.newer[hashes[0]] = batch.place
 
-    def add_messages(
-        self,
-        topic: str,
-        queue_id: int,
-        messages: Sequence[PendingMessage],
-        waiter: Waiter,
-        *,
-        creates: Sequence[PutTopic] = (),
-    ) -> None:
+    def add_messages(self, new: NewMessages, waiter: Waiter) -> None:
         """Adds messages of one queue and the topics that they create, all in the same entry.
 
         Raises :class:`~dledger.errors.NotLeaderError`, :class:`~dledger.errors.BusyError`, and
         :class:`~store.errors.EntryTooLargeError` for too much for any entry."""
+        topic, queue_id, messages, creates = new
         size = pending_bytes(messages)
         more = REQUEST_BYTES + sum(map(command_bytes, creates))
         queue = self._queue(topic, queue_id, size + more)

@@ -8,7 +8,7 @@ from itertools import accumulate
 from operator import attrgetter
 from typing import NamedTuple, Protocol, TypeAlias
 
-from broker.state.commands import Command
+from broker.state.commands import Command, PutTopic
 from broker.state.deduplication_window import EntryPosition
 from dledger.errors import ProposeError
 from store.log.entry import HEADER_SIZE
@@ -63,6 +63,15 @@ class _Nobody:
 
 
 NOBODY: Waiter = _Nobody()
+
+
+class NewMessages(NamedTuple):
+    """The messages of a request for one queue, and the topics that it creates."""
+
+    topic: str
+    queue_id: int
+    messages: Sequence[PendingMessage]
+    creates: Sequence[PutTopic] = ()
 
 
 class QueueMessages(NamedTuple):

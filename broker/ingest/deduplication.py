@@ -17,11 +17,10 @@ from functools import partial
 
 from broker.delivery.message_reader import LogRange, MessageReader
 from broker.group_commit.batcher import REQUEST_BYTES, Batcher
-from broker.group_commit.pending_batch import SendWaiter, StoredEarlier
+from broker.group_commit.pending_batch import NewMessages, SendWaiter, StoredEarlier
 from broker.ingest.stored_request import same_in_retries, stored_request
 from broker.limits import PRODUCE
 from broker.scheduled.republisher import REPUBLISHED_TOPICS, real_queue
-from broker.state.commands import PutTopic
 from broker.state.deduplication_window import EntryPosition
 from broker.state.state_machine import BrokerStateMachine
 from dledger.errors import BusyError, NotServingError, ProposeError
@@ -59,27 +58,16 @@ class QueueGoneError(ProposeError):
 class _SuspectedRetry:
     """A request that is being looked up or stored, and the waiters for its outcome."""
 
-    def __init__(
-        self,
-        topic: str,
-        queue_id: int,
-        messages: Sequence[PendingMessage],
-        waiter: SendWaiter,
-        creates: Sequence[PutTopic],
-        *,
-        term: int,
-    ) -> None:
-        self.topic = topic
-        self.queue_id = queue_id
-        self.messages = messages
-        self.creates = creates
+    def __init__(self, new: NewMessages, waiter: SendWaiter, *, term: int) -> None:
+        self.new = new
         self.term = term
         self.waiters = [waiter]
 
     def is_same(self, messages: Sequence[PendingMessage]) -> bool:
-        return len(messages) == len(self.messages) and all(
-            same_in_retries(self.topic, mine) == same_in_retries(self.topic, other)
-            for mine, other in zip(self.messages, messages, strict=True)
+        topic, mine = self.new.topic, self.new.messages
+        return len(messages) == len(mine) and all(
+            same_in_retries(topic, one) == same_in_retries(topic, other)
+            for one, other in zip(mine, messages, strict=True)
         )
 
 
@@ -108,26 +96,19 @@ class Deduplicator:
         may read all records of an entry. So there is one at a time."""
         self._suspect_bytes = 0
 
-    def add(
-        self,
-        topic: str,
-        queue_id: int,
-        messages: Sequence[PendingMessage],
-        waiter: SendWaiter,
-        *,
-        creates: Sequence[PutTopic] = (),
-    ) -> None:
+    def add(self, new: NewMessages, waiter: SendWaiter) -> None:
         """Adds a request, and with it the topics that it creates; a suspected retry is looked up
         first.
 
         Raises as :meth:`~broker.group_commit.batcher.Batcher.add_messages`, and
         :class:`SameHashError`.
         """
+        topic, messages = new.topic, new.messages
         hashes = messages[0].key_hashes
         place = self._batcher.deduplication_index.get(hashes[0]) if hashes else None
         key = find_property(messages[0].properties, UNIQUE_KEY) if place is not None else None
         if place is None or not key:
-            self._batcher.add_messages(topic, queue_id, messages, waiter, creates=creates)
+            self._batcher.add_messages(new, waiter)
             return
         known = self._suspects.get((topic, key))
         if known is None:
@@ -142,7 +123,7 @@ class Deduplicator:
             if hashes[0] in self._hashes:
                 raise SameHashError
             term = self._batcher.term
-            suspect = _SuspectedRetry(topic, queue_id, messages, waiter, creates, term=term)
+            suspect = _SuspectedRetry(new, waiter, term=term)
             self._batcher.add_barrier(partial(self._earlier_applied, suspect, key, place))
             self._suspects[topic, key] = suspect
             self._hashes.add(hashes[0])
@@ -150,7 +131,7 @@ class Deduplicator:
         elif known.is_same(messages):
             known.waiters.append(waiter)
         else:
-            self._batcher.add_messages(topic, queue_id, messages, waiter, creates=creates)
+            self._batcher.add_messages(new, waiter)
 
     def knows_timed(self, properties: bytes) -> bool:
         """Whether an earlier try of a message with these properties may be on the timer wheel."""
@@ -160,9 +141,9 @@ class Deduplicator:
         return self._batcher.deduplication_index.get(key_hash(TIMER_TOPIC, key)) is not None
 
     def _finish(self, suspect: _SuspectedRetry, key: bytes) -> None:
-        del self._suspects[suspect.topic, key]
-        self._hashes.discard(suspect.messages[0].key_hashes[0])
-        self._suspect_bytes -= pending_bytes(suspect.messages)
+        del self._suspects[suspect.new.topic, key]
+        self._hashes.discard(suspect.new.messages[0].key_hashes[0])
+        self._suspect_bytes -= pending_bytes(suspect.new.messages)
 
     def _earlier_applied(
         self, suspect: _SuspectedRetry, key: bytes, place: EntryPosition, error: ProposeError | None
@@ -211,13 +192,13 @@ class Deduplicator:
 
     def _find(self, suspect: _SuspectedRetry, body: Bytes, start: int) -> MessageRecord | None:
         since_ms = self._wall_clock() - self._window_ms
-        return stored_request(body, start, suspect.topic, suspect.messages, since_ms)
+        return stored_request(body, start, suspect.new.topic, suspect.new.messages, since_ms)
 
     def _answer(self, suspect: _SuspectedRetry, key: bytes, first: MessageRecord) -> None:
         self._finish(suspect, key)
-        queue_id = _queue_of(suspect.topic, first.queue_id, first.properties)
+        queue_id = _queue_of(suspect.new.topic, first.queue_id, first.properties)
         positions = [first.position]
-        for message in suspect.messages[:-1]:
+        for message in suspect.new.messages[:-1]:
             positions.append(positions[-1] + message.size)
         for waiter in suspect.waiters:
             waiter.stored(first.queue_offset, positions, StoredEarlier(first.store_host, queue_id))
@@ -230,10 +211,10 @@ class Deduplicator:
         if self._batcher.term != suspect.term:
             self.fail(suspect, key, NotServingError())
             return
-        topic, queue_id = suspect.topic, suspect.queue_id
+        new, topic, queue_id = suspect.new, suspect.new.topic, suspect.new.queue_id
         config = self._batcher.topic(topic)
         # Another message may have created a topic since.
-        creates = [each for each in suspect.creates if self._batcher.topic(each.name) is None]
+        creates = [each for each in new.creates if self._batcher.topic(each.name) is None]
         if not (topic in REPUBLISHED_TOPICS or creates) and (
             config is None or queue_id >= config.queues
         ):
@@ -241,7 +222,7 @@ class Deduplicator:
             return
         storing = _Storing(self, suspect, key)
         try:
-            self._batcher.add_messages(topic, queue_id, suspect.messages, storing, creates=creates)
+            self._batcher.add_messages(new._replace(creates=creates), storing)
         except ProposeError as error:
             self.fail(suspect, key, error)
 
@@ -250,7 +231,8 @@ class Deduplicator:
     ) -> None:
         """The request was stored now, not earlier."""
         self._finish(suspect, key)
-        queue_id = _queue_of(suspect.topic, suspect.queue_id, suspect.messages[0].properties)
+        new = suspect.new
+        queue_id = _queue_of(new.topic, new.queue_id, new.messages[0].properties)
         suspect.waiters[0].stored(first_offset, positions)
         for waiter in suspect.waiters[1:]:
             waiter.stored(first_offset, positions, StoredEarlier(self._store_host, queue_id))

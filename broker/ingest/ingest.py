@@ -30,6 +30,7 @@ from broker.errors import (
     IllegalMessageError,
 )
 from broker.group_commit.batcher import Batcher
+from broker.group_commit.pending_batch import NewMessages
 from broker.ingest.auto_create import AutoCreateSettings, AutoCreator
 from broker.ingest.batch_body import decode_batch_body
 from broker.ingest.deduplication import Deduplicator
@@ -72,7 +73,7 @@ from broker.transactions.half_message import half_message_placement
 from broker.transactions.pending_half_messages import PendingHalfMessages
 from dledger.errors import BusyError
 from store.io.filesystem import Bytes
-from store.message.record import PendingMessage, make_pending_message, tag_and_keys
+from store.message.record import make_pending_message, tag_and_keys
 
 
 class Ingest:
@@ -96,7 +97,7 @@ class Ingest:
     ) -> None:
         """``wall_clock`` gives milliseconds; ``store_host`` is 4 bytes of IPv4 and an i32 port."""
         self.quotas: Throttle | None = None
-        """None where requests are not deduplicated."""
+        """None without quotas."""
         self._loop = loop
         self._batcher = batcher
         self._machine = machine
@@ -176,7 +177,7 @@ class Ingest:
         known = self._deduplication_index
         # Few messages are retries: this check saves the others a call.
         if creates or (hashes and (hashes[0] in known.newer or hashes[0] in known.older)):
-            self.deduplicator.add(topic, queue_id, (message,), waiter, creates=creates)
+            self.deduplicator.add(NewMessages(topic, queue_id, (message,), creates), waiter)
         else:
             batcher.add_message(topic, queue_id, message, waiter)
         return 0.0
@@ -204,11 +205,12 @@ class Ingest:
         if config.sys_flag & MESSAGE_TYPE_MASK:
             for message in messages:
                 check_message_type(config, message.properties)
+        new = NewMessages(topic, queue_id, messages, creates)
         if self.quotas is None:
-            self.deduplicator.add(topic, queue_id, messages, waiter, creates=creates)
+            self.deduplicator.add(new, waiter)
             return 0.0
         held = HeldAnswer(waiter, self._loop)
-        self.deduplicator.add(topic, queue_id, messages, held, creates=creates)
+        self.deduplicator.add(new, held)
         debt = self.quotas.produced(waiter.caller(), topic, len(messages), len(body))
         held.hold(debt)
         return debt
@@ -287,12 +289,15 @@ class Ingest:
         )
         if place.topic in REPUBLISHED_TOPICS:
             check_republished_size(message, batcher.request_bytes_max)
-        if place.deliver_ms is not None and not request.topic.startswith(RETRY_PREFIX):
-            asked_ms = deliver_time(properties, now_ms)
-            waiter.recall_handle = handle_for(
-                request.topic, self._broker_name, asked_ms, properties
-            )
-        self._add(place, message, now_ms, waiter, creates)
+        if place.deliver_ms is not None:
+            message = message._replace(tags_code=place.deliver_ms)
+            if not request.topic.startswith(RETRY_PREFIX):
+                asked_ms = deliver_time(properties, now_ms)
+                waiter.recall_handle = handle_for(
+                    request.topic, self._broker_name, asked_ms, properties
+                )
+        new = NewMessages(place.topic, place.queue_id, (message,), creates)
+        self._add(place, new, now_ms, waiter)
 
     def _half_message_placement(
         self, topic: str, queue_id: int, properties: bytes, now_ms: int
@@ -302,31 +307,16 @@ class Ingest:
             raise BusyError(opened, STATE.transactions_max, "transactions are open")
         return half_message_placement(topic, queue_id, properties, now_ms)
 
-    def _add(
-        self,
-        place: Placement,
-        message: PendingMessage,
-        now_ms: int,
-        waiter: Sender,
-        creates: Sequence[PutTopic],
-    ) -> None:
+    def _add(self, place: Placement, new: NewMessages, now_ms: int, waiter: Sender) -> None:
         if place.topic == HALF_TOPIC:
-            counted = self._pending_half_messages.counted(waiter)
-            try:
-                self.deduplicator.add(
-                    place.topic, place.queue_id, (message,), counted, creates=creates
-                )
-            except REFUSALS:
-                self._pending_half_messages.count -= 1
-                raise
+            settling = self._pending_half_messages.counted(waiter)
+        elif place.deliver_ms is not None:
+            settling = self._scheduled_messages.tracked(place.deliver_ms, now_ms, waiter)
+        else:
+            self.deduplicator.add(new, waiter)
             return
-        if place.deliver_ms is None:
-            self.deduplicator.add(place.topic, place.queue_id, (message,), waiter, creates=creates)
-            return
-        message = message._replace(tags_code=place.deliver_ms)
-        tracked = self._scheduled_messages.tracked(place.deliver_ms, now_ms, waiter)
         try:
-            self.deduplicator.add(place.topic, place.queue_id, (message,), tracked, creates=creates)
+            self.deduplicator.add(new, settling)
         except REFUSALS:
-            self._scheduled_messages.in_flight.settled(place.deliver_ms)
+            settling.settled()
             raise

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 from heapq import heappop, heappush
 
-from broker.group_commit.pending_batch import SendWaiter, StoredEarlier
-from dledger.errors import ProposeError
+from broker.group_commit.pending_batch import SendWaiter
+from broker.group_commit.settling_waiter import SettlingWaiter
 
 
 class InFlightTimers:
@@ -25,10 +26,11 @@ class InFlightTimers:
     def __bool__(self) -> bool:
         return len(self._times) > len(self._settled)
 
-    def tracked(self, deliver_ms: int, waiter: SendWaiter) -> SendWaiter:
-        """Tracks a message until the returned waiter gets its outcome."""
+    def tracked(self, deliver_ms: int, waiter: SendWaiter) -> SettlingWaiter:
+        """The waiter for a message, instead of ``waiter``. The message is tracked until it is
+        settled."""
         heappush(self._times, deliver_ms)
-        return _TrackedWaiter(self, deliver_ms, waiter)
+        return SettlingWaiter(waiter, partial(self._settle, deliver_ms))
 
     def first_ms(self) -> int | None:
         """The earliest delivery time in ms; None without pending messages."""
@@ -37,29 +39,7 @@ class InFlightTimers:
             heappop(self._times)
         return self._times[0] if self._times else None
 
-    def settled(self, deliver_ms: int) -> None:
-        """A tracked message is applied or refused."""
+    def _settle(self, deliver_ms: int) -> None:
         heappush(self._settled, deliver_ms)
         self.first_ms()
         self.on_settled()
-
-
-class _TrackedWaiter:
-    """Passes the outcome of a message on to its waiter, and ends the tracking."""
-
-    __slots__ = ("deliver_ms", "in_flight", "waiter")
-
-    def __init__(self, in_flight: InFlightTimers, deliver_ms: int, waiter: SendWaiter) -> None:
-        self.in_flight = in_flight
-        self.deliver_ms = deliver_ms
-        self.waiter = waiter
-
-    def stored(
-        self, first_offset: int, positions: Sequence[int], earlier: StoredEarlier | None = None
-    ) -> None:
-        self.in_flight.settled(self.deliver_ms)
-        self.waiter.stored(first_offset, positions, earlier)
-
-    def failed(self, error: ProposeError) -> None:
-        self.in_flight.settled(self.deliver_ms)
-        self.waiter.failed(error)

@@ -10,6 +10,7 @@ from broker.delivery.message_reader import MessageReader, rows
 from broker.errors import Refusal
 from broker.group_commit.batcher import Batcher
 from broker.group_commit.pending_batch import SendWaiter
+from broker.group_commit.settling_waiter import SettlingWaiter
 from broker.scheduled.delay_level_dispatcher import DelayLevelDispatcher, first_undelivered_offset
 from broker.scheduled.dispatcher import DispatcherContext
 from broker.scheduled.in_flight_timers import InFlightTimers
@@ -84,7 +85,7 @@ class ScheduledMessageService:
         """Whether a timed message is delivered, is being delivered, or was skipped for good."""
         return self._timers is None or key <= self._timers.mark
 
-    def tracked(self, deliver_ms: int, now_ms: int, waiter: SendWaiter) -> SendWaiter:
+    def tracked(self, deliver_ms: int, now_ms: int, waiter: SendWaiter) -> SettlingWaiter:
         """The waiter for a timed message, instead of ``waiter``.
 
         ``now_ms`` is the time at which the message was found to be due later. If no message waits,

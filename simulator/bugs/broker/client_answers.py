@@ -7,7 +7,13 @@ from typing import Any
 
 import broker.delivery.message_reader
 from broker.group_commit.batcher import Batcher
-from broker.group_commit.pending_batch import Completion, PendingBatch, QueueMessages
+from broker.group_commit.pending_batch import (
+    Completion,
+    NewMessages,
+    PendingBatch,
+    QueueMessages,
+    SendWaiter,
+)
 from broker.ingest.deduplication import Deduplicator
 from broker.maintenance.topic_retention import TopicRetention
 from broker.state.commands import Command, EndTransaction
@@ -120,16 +126,8 @@ def retries_taken_for_new_messages(patch: Patch) -> None:
     """Retries of producers are not recognised."""
 
     @patch.instead(Deduplicator, "add")
-    def forgetful(
-        requests: Deduplicator,
-        topic: str,
-        queue_id: int,
-        messages: Any,
-        waiter: Any,
-        *,
-        creates: Any = (),
-    ) -> None:
-        requests._batcher.add_messages(topic, queue_id, messages, waiter, creates=creates)
+    def forgetful(requests: Deduplicator, new: NewMessages, waiter: SendWaiter) -> None:
+        requests._batcher.add_messages(new, waiter)
 
 
 @bug("D6", "is acknowledged as", 20)

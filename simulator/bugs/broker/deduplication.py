@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from broker.client.producer.pending_send import PendingSend
 from broker.client.producer.send_dispatcher import SendDispatcher
 from broker.group_commit.batcher import Batcher
-from broker.group_commit.pending_batch import Completion, Waiter
+from broker.group_commit.pending_batch import Completion, NewMessages, Waiter
 from broker.ingest.deduplication import Deduplicator, _SuspectedRetry
-from broker.state.commands import PutTopic
 from broker.state.deduplication_window import DeduplicationIndex, RecentRequests
 from simulator.bugs.broker.lost_state import not_in_checkpoints
 from simulator.bugs.planted_bug import BugsOf, Original, Patch
@@ -42,17 +40,9 @@ def own_requests_unknown(patch: Patch) -> None:
         _forget(batcher, message)
 
     @patch.instead(Batcher, "add_messages")
-    def add_messages(
-        batcher: Batcher,
-        topic: str,
-        queue_id: int,
-        messages: Sequence[PendingMessage],
-        waiter: Waiter,
-        *,
-        creates: Sequence[PutTopic] = (),
-    ) -> None:
-        several(batcher, topic, queue_id, messages, waiter, creates=creates)
-        _forget(batcher, messages[0])
+    def add_messages(batcher: Batcher, new: NewMessages, waiter: Waiter) -> None:
+        several(batcher, new, waiter)
+        _forget(batcher, new.messages[0])
 
 
 def _forget(batcher: Batcher, message: PendingMessage) -> None:
@@ -66,19 +56,11 @@ def requests_of_batches_not_noted(patch: Patch) -> None:
     several = Batcher.add_messages
 
     @patch.instead(Batcher, "add_messages")
-    def add_messages(
-        batcher: Batcher,
-        topic: str,
-        queue_id: int,
-        messages: Sequence[PendingMessage],
-        waiter: Waiter,
-        *,
-        creates: Sequence[PutTopic] = (),
-    ) -> None:
-        several(batcher, topic, queue_id, messages, waiter, creates=creates)
-        if len(messages) > 1 and messages[0].key_hashes:
+    def add_messages(batcher: Batcher, new: NewMessages, waiter: Waiter) -> None:
+        several(batcher, new, waiter)
+        if len(new.messages) > 1 and new.messages[0].key_hashes:
             del batcher._open.requests[-1]
-            _forget(batcher, messages[0])
+            _forget(batcher, new.messages[0])
 
 
 @bug("N4x", TWICE, 30, world=BURSTS)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from broker.group_commit.batcher import ENTRY_BYTES, PIPELINE_ENTRIES
-from broker.group_commit.pending_batch import QueueMessages
+from broker.group_commit.pending_batch import NewMessages, QueueMessages
 from broker.limits import PRODUCE
 from broker.state.commands import (
     Command,
@@ -68,7 +68,7 @@ def test_everybody_hears_where_the_record_lies(room: Room) -> None:
 def test_messages_of_one_request_are_never_parted(room: Room) -> None:
     room.add(b"before")
     heard = Heard()
-    room.batcher.add_messages("t", 0, [message(b"a"), message(b"b")], heard)
+    room.batcher.add_messages(NewMessages("t", 0, [message(b"a"), message(b"b")]), heard)
     room.turn()
     room.node.commit()
     assert (heard.first_offset, len(heard.positions)) == (1, 2)
