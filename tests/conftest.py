@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+import uvloop
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 
@@ -131,8 +132,11 @@ def pytest_collection_finish() -> None:
 def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Function
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """A test that takes ``loop``, or a fixture that does, runs in virtual time."""
+    """A test that takes ``loop``, or a fixture that does, runs in virtual time. One that takes
+    ``each_loop`` runs in each event loop that servers have."""
     del config
+    if "each_loop" in item.fixturenames:
+        return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
     return {"loop": NetworkedLoop if "loop" in item.fixturenames else asyncio.new_event_loop}
 
 
@@ -142,6 +146,12 @@ async def loop() -> NetworkedLoop:
     running = asyncio.get_running_loop()
     assert isinstance(running, NetworkedLoop)
     return running
+
+
+@pytest.fixture
+async def each_loop() -> asyncio.AbstractEventLoop:
+    """The event loop: asyncio's own, then uvloop's."""
+    return asyncio.get_running_loop()
 
 
 def pytest_configure() -> None:

@@ -1,13 +1,11 @@
-"""A broker on a disk that cannot read some blocks, or has other bytes in files that it can remake.
-
-What is marked ``xfail`` fails as long as such files are repaired in place. Only the last assertion
-may: whatever else goes wrong raises another error.
-"""
+"""A broker that is alone, on a disk that cannot read some blocks, or has other bytes in files that
+it can rebuild. The broker must not stop by itself."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
@@ -15,11 +13,10 @@ import pytest
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.frame import Frame
 from simulator.engine.disk import SimulatedFileSystem
-from store.errors import FatalDiskError
 from store.index_rebuild import request_rebuild
 from store.io.filesystem import BLOCK_SIZE
 from store.log.layout import segment_name
-from tests.broker.single_broker import SingleBroker, messages
+from tests.broker.single_broker import SingleBroker, messages, running_broker
 from tests.store.small_logs import simulated
 from tests.support.virtual_network import NetworkedLoop
 
@@ -61,134 +58,83 @@ async def by_key(broker: SingleBroker, number: int) -> Frame:
     return await broker.ask(RequestCode.QUERY_MESSAGE, ext)
 
 
-def on_disk(
-    fs: SimulatedFileSystem, scenario: Callable[[SingleBroker], Awaitable[None]]
-) -> list[BaseException]:
-    """Starts a broker on the disk, and plays; the errors with which its node stopped by itself."""
-    loop = NetworkedLoop()
-
-    async def run() -> list[BaseException]:
-        broker = SingleBroker(loop, Path(DATA), fs=fs, scrub_pass_seconds=2, incarnation=7)
-        await broker.start()
-        await scenario(broker)
-        failures = list(broker.failures)
-        broker.failures.clear()
-        if failures:
-            await broker.client.close()
-            await broker.server.stop()
-        else:
-            await broker.stop()
-        return failures
-
-    try:
-        return loop.run_until_complete(run())
-    finally:
-        loop.close()
+def alone(
+    loop: NetworkedLoop, fs: SimulatedFileSystem
+) -> AbstractAsyncContextManager[SingleBroker]:
+    return running_broker(loop, Path(DATA), fs=fs, scrub_pass_seconds=2, incarnation=7)
 
 
-def test_an_entry_whose_block_cannot_be_read_is_named_and_stops_no_node_that_is_alone() -> None:
-    fs = simulated()
+@pytest.fixture
+def fs() -> SimulatedFileSystem:
+    return simulated()
 
-    async def scenario(broker: SingleBroker) -> None:
+
+@pytest.fixture
+async def broker(loop: NetworkedLoop, fs: SimulatedFileSystem) -> AsyncIterator[SingleBroker]:
+    """Its messages lie below a checkpoint."""
+    async with alone(loop, fs) as broker:
         await filled(broker)
-        fs.lose_sector(f"{DATA}/commitlog/{segment_name(0)}", 0)
-        await asyncio.sleep(5.0)
-        node = broker.broker.context.node
-        assert node.scrubber.damage
-        assert node.serving
-
-    assert on_disk(fs, scenario) == []
+        yield broker
 
 
-def test_rows_whose_block_cannot_be_read_are_made_again_while_the_node_serves() -> None:
-    fs = simulated()
-    given: list[bytes] = []
+async def test_an_entry_whose_block_cannot_be_read_is_named_and_stops_no_node_that_is_alone(
+    broker: SingleBroker, fs: SimulatedFileSystem
+) -> None:
+    fs.lose_sector(f"{DATA}/commitlog/{segment_name(0)}", 0)
+    await asyncio.sleep(5.0)
+    node = broker.broker.context.node
+    assert node.scrubber.damage
+    assert node.serving
 
-    async def scenario(broker: SingleBroker) -> None:
-        await filled(broker)
-        fs.lose_sector(QUEUE, 0)
-        await asyncio.sleep(5.0)
-        if not broker.failures:
-            given.extend(await bodies(broker))
 
-    failures = on_disk(fs, scenario)
-    if any(not isinstance(failure, FatalDiskError) for failure in failures):
-        raise RuntimeError(failures)
-    assert given == [b"%d" % number for number in range(COUNT)]
+async def test_rows_whose_block_cannot_be_read_are_rebuilt_while_the_node_serves(
+    broker: SingleBroker, fs: SimulatedFileSystem
+) -> None:
+    fs.lose_sector(QUEUE, 0)
+    await asyncio.sleep(5.0)
+    assert await bodies(broker) == [b"%d" % number for number in range(COUNT)]
 
 
 @pytest.mark.parametrize("name", ["mark", "held", "vote"])
-def test_a_small_file_whose_block_cannot_be_read_is_written_anew_by_who_knows_what_it_says(
-    name: str,
+async def test_a_small_file_whose_block_cannot_be_read_is_written_again_by_who_knows_what_it_says(
+    broker: SingleBroker, fs: SimulatedFileSystem, name: str
 ) -> None:
-    fs = simulated()
-
-    async def scenario(broker: SingleBroker) -> None:
-        await filled(broker)
-        fs.lose_sector(f"{DATA}/state/{name}", 0)
-        node = broker.broker.context.node
-        if name == "vote":
-            node.store.save_hard_state(node.core.term, node.core.node)
-        await send(broker, COUNT)
-        await asyncio.sleep(3.0)
-
-    try:
-        failures = on_disk(fs, scenario)
-    except FatalDiskError as error:  # the vote, which is saved here by the test itself
-        failures = [error]
-    if any(not isinstance(failure, FatalDiskError) for failure in failures):
-        raise RuntimeError(failures)
-    assert failures == []
+    fs.lose_sector(f"{DATA}/state/{name}", 0)
+    node = broker.broker.context.node
+    if name == "vote":
+        node.store.save_hard_state(node.core.term, node.core.node)
+    await send(broker, COUNT)
+    await asyncio.sleep(3.0)
+    assert node.serving
 
 
 @pytest.mark.parametrize("cut", [0, 40, 100, 40 + 16 * (COUNT // 2)])
-def test_a_key_file_that_is_cut_short_while_open_denies_no_key(cut: int) -> None:
-    fs = simulated()
-
-    async def scenario(broker: SingleBroker) -> None:
-        await filled(broker)
-        (path,) = (path for path in fs.files() if "/keyindex/" in path)
-        fs.cut(path, cut)
-        codes = [(await by_key(broker, number)).code for number in range(COUNT)]
-        assert set(codes) <= {ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR}
-        assert ResponseCode.SYSTEM_ERROR in codes
-
-    assert on_disk(fs, scenario) == []
+async def test_a_key_file_that_is_cut_short_while_open_denies_no_key(
+    broker: SingleBroker, fs: SimulatedFileSystem, cut: int
+) -> None:
+    (path,) = (path for path in fs.files() if "/keyindex/" in path)
+    fs.cut(path, cut)
+    codes = [(await by_key(broker, number)).code for number in range(COUNT)]
+    assert set(codes) <= {ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR}
+    assert ResponseCode.SYSTEM_ERROR in codes
 
 
-def test_a_key_file_with_a_rotted_row_denies_no_key() -> None:
-    fs = simulated()
-    codes: list[int] = []
-
-    async def scenario(broker: SingleBroker) -> None:
-        await filled(broker)
-        (path,) = (path for path in fs.files() if "/keyindex/" in path)
-        fs.overwrite(path, b"\xff\xff\xff\xff", 40 + 16 * (COUNT // 2))
-        codes.extend([(await by_key(broker, number)).code for number in range(COUNT)])
-
-    if failures := on_disk(fs, scenario):
-        raise RuntimeError(failures)
+async def test_a_key_file_with_a_corrupt_row_denies_no_key(
+    broker: SingleBroker, fs: SimulatedFileSystem
+) -> None:
+    (path,) = (path for path in fs.files() if "/keyindex/" in path)
+    fs.overwrite(path, b"\xff\xff\xff\xff", 40 + 16 * (COUNT // 2))
+    codes = [(await by_key(broker, number)).code for number in range(COUNT)]
     assert ResponseCode.QUERY_NOT_FOUND not in codes
 
 
-def test_a_node_that_is_alone_serves_the_rest_though_a_rebuild_meets_a_rotted_entry() -> None:
-    fs = simulated()
-    started: list[bool] = []
-
-    async def before(broker: SingleBroker) -> None:
+async def test_a_node_that_is_alone_serves_the_rest_though_a_rebuild_meets_a_damaged_entry(
+    loop: NetworkedLoop, fs: SimulatedFileSystem
+) -> None:
+    async with alone(loop, fs) as broker:
         await filled(broker)
-
-    async def after(broker: SingleBroker) -> None:
-        started.append(broker.broker.context.node.serving)
-        await send(broker, COUNT)
-
-    assert_played(on_disk(fs, before))
     request_rebuild(fs, DATA)
     fs.flip_bit(f"{DATA}/commitlog/{segment_name(0)}", BLOCK_SIZE, 3)
-    assert_played(on_disk(fs, after))
-    assert started == [True]
-
-
-def assert_played(failures: list[BaseException]) -> None:
-    if failures:
-        raise RuntimeError(failures)
+    async with alone(loop, fs) as broker:
+        assert broker.broker.context.node.serving
+        await send(broker, COUNT)

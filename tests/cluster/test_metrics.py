@@ -125,7 +125,7 @@ def test_what_all_nodes_tell_while_messages_flow_is_what_was_sent(cluster: Runni
             entries = page["dledger_raft_last_index"] + 1
             assert page["dledger_apply_seconds_count"] == entries
             assert 0 < page["dledger_log_sync_seconds_count"] <= entries + 10
-            assert page["dledger_commit_seconds_sum"] >= 0
+            assert page["dledger_apply_seconds_sum"] > 0
             assert page["dledger_event_loop_lag_seconds_count"] > 0
             assert page["process_open_fds"] > 0
     finally:

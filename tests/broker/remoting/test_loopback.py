@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import AsyncIterator
 
 import pytest
-import uvloop
 
 from broker.limits import RemotingLimits
 from broker.remoting.client import RemotingClient
@@ -17,96 +15,81 @@ from broker.remoting.protocol.errors import ConnectFailedError, ConnectionLostEr
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.server import RemotingServer
 
-Scenario = Callable[[RemotingServer, RemotingClient, str], Coroutine[Any, Any, None]]
-Run = Callable[[Scenario], None]
-
 
 def echo(connection: Connection, request: Frame) -> None:
     connection.respond(request, body=(request.body,))
 
 
-@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def run(request: pytest.FixtureRequest) -> Run:
-    new_loop: Callable[[], asyncio.AbstractEventLoop] = request.param
-
-    def run_scenario(scenario: Scenario) -> None:
-        async def within() -> None:
-            loop = asyncio.get_running_loop()
-            server = RemotingServer(loop, "127.0.0.1", 0, echo)
-            await server.start()
-            client = RemotingClient(loop)
-            try:
-                await scenario(server, client, f"127.0.0.1:{server.port}")
-            finally:
-                await client.close()
-                await server.stop()
-
-        with asyncio.Runner(loop_factory=new_loop) as runner:
-            runner.run(within())
-
-    return run_scenario
+@pytest.fixture
+async def server(each_loop: asyncio.AbstractEventLoop) -> AsyncIterator[RemotingServer]:
+    server = RemotingServer(each_loop, "127.0.0.1", 0, echo)
+    await server.start()
+    yield server
+    await server.stop()
 
 
-def test_many_small_requests_in_flight_are_all_answered(run: Run) -> None:
-    async def scenario(_: RemotingServer, client: RemotingClient, address: str) -> None:
-        answers = [client.invoke_nowait(address, 310, None, (b"%d" % n,)) for n in range(2000)]
-        assert [(await answer).body for answer in answers] == [b"%d" % n for n in range(2000)]
+@pytest.fixture
+async def client(each_loop: asyncio.AbstractEventLoop) -> AsyncIterator[RemotingClient]:
+    client = RemotingClient(each_loop)
+    yield client
+    await client.close()
 
-    run(scenario)
+
+@pytest.fixture
+def address(server: RemotingServer) -> str:
+    return f"127.0.0.1:{server.port}"
+
+
+async def test_many_small_requests_in_flight_are_all_answered(
+    client: RemotingClient, address: str
+) -> None:
+    answers = [client.invoke_nowait(address, 310, None, (b"%d" % n,)) for n in range(2000)]
+    assert [(await answer).body for answer in answers] == [b"%d" % n for n in range(2000)]
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_NOTSENT_LOWAT"), reason="the system has no limit")
-def test_the_kernel_keeps_little_of_what_a_peer_does_not_read(run: Run) -> None:
-    async def scenario(server: RemotingServer, client: RemotingClient, address: str) -> None:
-        await client.invoke(address, 310)
-        (connection,) = server.connections
-        assert connection._transport is not None
-        own = connection._transport.get_extra_info("socket")
-        kept = own.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT)
-        assert kept == RemotingLimits().kernel_unsent
-
-    run(scenario)
-
-
-def test_large_bodies_go_both_ways_whole(run: Run) -> None:
-    async def scenario(_: RemotingServer, client: RemotingClient, address: str) -> None:
-        body = bytes(range(256)) * 16_384
-        answers = [client.invoke_nowait(address, 310, None, (body, b"%d" % n)) for n in range(3)]
-        assert [(await answer).body for answer in answers] == [body + b"%d" % n for n in range(3)]
-
-    run(scenario)
+async def test_the_kernel_keeps_little_of_what_a_peer_does_not_read(
+    server: RemotingServer, client: RemotingClient, address: str
+) -> None:
+    await client.invoke(address, 310)
+    (connection,) = server.connections
+    assert connection._transport is not None
+    own = connection._transport.get_extra_info("socket")
+    kept = own.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT)
+    assert kept == RemotingLimits().kernel_unsent
 
 
-def test_body_parts_of_any_bytes_type_are_sent(run: Run) -> None:
-    async def scenario(_: RemotingServer, client: RemotingClient, address: str) -> None:
-        large = bytes(range(256)) * 1024
-        parts = (memoryview(large)[1:], bytearray(b"and"), b"more")
-        answer = await client.invoke(address, 310, None, parts)
-        assert answer.body == large[1:] + b"andmore"
-
-    run(scenario)
+async def test_large_bodies_go_both_ways_whole(client: RemotingClient, address: str) -> None:
+    body = bytes(range(256)) * 16_384
+    answers = [client.invoke_nowait(address, 310, None, (body, b"%d" % n)) for n in range(3)]
+    assert [(await answer).body for answer in answers] == [body + b"%d" % n for n in range(3)]
 
 
-def test_the_server_sees_the_address_of_its_client(run: Run) -> None:
-    async def scenario(server: RemotingServer, client: RemotingClient, address: str) -> None:
-        await client.invoke(address, 310)
-        (connection,) = server.connections
-        assert connection.remote_host_bytes[:4] == bytes([127, 0, 0, 1])
-        port = int.from_bytes(connection.remote_host_bytes[4:], "big")
-        assert connection.remote_address == f"127.0.0.1:{port}"
-
-    run(scenario)
+async def test_body_parts_of_any_bytes_type_are_sent(client: RemotingClient, address: str) -> None:
+    large = bytes(range(256)) * 1024
+    parts = (memoryview(large)[1:], bytearray(b"and"), b"more")
+    answer = await client.invoke(address, 310, None, parts)
+    assert answer.body == large[1:] + b"andmore"
 
 
-def test_a_stopped_server_fails_what_waits(run: Run) -> None:
-    async def scenario(server: RemotingServer, client: RemotingClient, address: str) -> None:
-        await client.invoke(address, 310)
-        waiting = client.invoke_nowait(address, 310)
-        server.connections[0].abort()
-        with pytest.raises(ConnectionLostError):
-            await waiting
+async def test_the_server_sees_the_address_of_its_client(
+    server: RemotingServer, client: RemotingClient, address: str
+) -> None:
+    await client.invoke(address, 310)
+    (connection,) = server.connections
+    assert connection.remote_host_bytes[:4] == bytes([127, 0, 0, 1])
+    port = int.from_bytes(connection.remote_host_bytes[4:], "big")
+    assert connection.remote_address == f"127.0.0.1:{port}"
 
-    run(scenario)
+
+async def test_a_stopped_server_fails_what_waits(
+    server: RemotingServer, client: RemotingClient, address: str
+) -> None:
+    await client.invoke(address, 310)
+    waiting = client.invoke_nowait(address, 310)
+    server.connections[0].abort()
+    with pytest.raises(ConnectionLostError):
+        await waiting
 
 
 async def test_the_vip_port_is_served_as_the_other_one() -> None:

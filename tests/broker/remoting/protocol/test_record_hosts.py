@@ -25,11 +25,10 @@ def test_an_ipv4_address_is_itself(address: ipaddress.IPv4Address, port: int) ->
 
 
 @given(st.integers(1 << 48, (1 << 128) - 1).map(ipaddress.IPv6Address))
-def test_any_other_host_is_a_reserved_address_of_its_own(address: ipaddress.IPv6Address) -> None:
+def test_any_other_host_is_a_reserved_address(address: ipaddress.IPv6Address) -> None:
     found, port = unpack(host_bytes(str(address), 7))
     assert found in RESERVED
     assert port == 7
-    assert host_bytes(str(address), 7) == host_bytes(str(address), 7)
 
 
 def test_hosts_are_told_apart() -> None:
