@@ -1,4 +1,4 @@
-"""Who is fit to lead, as one node was told: of itself by its driver, of its peers by their reports.
+"""The health of this node and of its peers: told by its driver, and by the reports of the peers.
 
 A node that should not lead is no less a member: it follows and votes. But it campaigns late, or not
 at all, and nothing that needs it at once is begun with it.

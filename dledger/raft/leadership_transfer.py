@@ -94,7 +94,7 @@ class LeadershipTransfer:
             self._ready_builder.send(max(voters)[1], TimeoutNow(self._term))
 
     def preferred(self, now: float) -> str | None:
-        """The preferred leader, if it is another, keeps up, is fit, and was not tried lately."""
+        """The preferred leader if it is another one, healthy, up to date, and not tried lately."""
         preferred = self._config.preferred_leader
         if preferred in ("", self._node) or now < self._prefer_at or self.target:
             return None

@@ -79,7 +79,7 @@ EXPECTED_IN_MEMBERSHIP_RUNS = (
     "removal",
     "sent again what was given up",
     "several voters changed in one step",
-    "unfit leader handed over",
+    "unhealthy leader gave way",
     "voter counts again on another disk",
 )
 """Further situations for runs in which members and disks are exchanged."""

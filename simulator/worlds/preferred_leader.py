@@ -23,7 +23,7 @@ def with_preferred_leader(config: RaftConfig, streams: Streams, nodes: int) -> R
 
 
 def must_transfer_leadership(preferred: str, hosts: Sequence[Host], leader: Host) -> bool:
-    """Whether another node is preferred, runs and votes: without faults it is fit to lead, or will
+    """Whether another node is preferred, runs and votes: without faults it is healthy, or will
     be soon."""
     if preferred in ("", leader.name) or leader.node is None:
         return False

@@ -53,7 +53,7 @@ def equal_and_whole(cluster: RunningCluster) -> None:
     cluster.dledger("verify", *(str(cluster.data(node)) for node in cluster.nodes))
 
 
-def test_a_rotten_entry_is_named_in_the_status_and_mended_while_the_node_serves(
+def test_a_rotten_entry_is_named_in_the_status_and_repaired_while_the_node_serves(
     scrubbed: RunningCluster,
 ) -> None:
     cluster = scrubbed

@@ -316,7 +316,7 @@ def stalled_disk_not_noticed(patch: Patch) -> None:
     patch.set(DiskMonitor, "look_for_stall", lambda _disk: None)
 
 
-def unfit_leader_stays(patch: Patch) -> None:
+def unhealthy_leader_stays(patch: Patch) -> None:
     patch.set(UnhealthyLeader, "look", lambda _leader, _report: None)
 
 

@@ -144,10 +144,10 @@ IN_A_CORE: dict[Plant, Callable[[], object]] = {
 
 IN_A_NODE: dict[Plant, Callable[[], object]] = {
     consensus.stalled_disk_not_noticed: led(
-        test_health_monitor.test_a_leader_whose_disk_ends_no_write_gives_way_to_one_that_reported_fit
+        test_health_monitor.test_a_leader_whose_disk_ends_no_write_gives_way_to_one_that_reported_healthy
     ),
-    consensus.unfit_leader_stays: led(
-        test_health_monitor.test_a_leader_whose_disk_ends_no_write_gives_way_to_one_that_reported_fit
+    consensus.unhealthy_leader_stays: led(
+        test_health_monitor.test_a_leader_whose_disk_ends_no_write_gives_way_to_one_that_reported_healthy
     ),
     consensus.damaged_member_campaigns: led(
         test_health_monitor.test_a_damaged_node_campaigns_only_where_all_others_are_damaged_too

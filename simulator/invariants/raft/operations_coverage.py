@@ -42,7 +42,7 @@ class OperationsCoverage(Invariant):
         if host.node is None:
             return
         if not host.node.health.report.healthy:
-            host.coverage_mark("unfit leader handed over")
+            host.coverage_mark("unhealthy leader gave way")
         elif peer == host.node.core.config.preferred_leader:
             host.coverage_mark("handed over to the preferred leader")
 

@@ -1,4 +1,4 @@
-"""Rows of ConsumeQueues that rotted bring nobody anything wrong, and are mended at once."""
+"""Rows of ConsumeQueues that rotted bring nobody anything wrong, and are repaired at once."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def filled(broker: SingleBroker) -> None:
     await asyncio.sleep(40)
 
 
-async def refused_and_mended(broker: SingleBroker, path: Path, row: int) -> None:
+async def refused_and_repaired(broker: SingleBroker, path: Path, row: int) -> None:
     """A pull brings nothing; soon after, and not only at the next pass, everything is there."""
     answer = await broker.pull("orders", 0, 0)
     assert (answer.code, answer.ext, answer.body) == (ResponseCode.SYSTEM_ERROR, {}, b"")
@@ -56,7 +56,7 @@ async def refused_and_mended(broker: SingleBroker, path: Path, row: int) -> None
 @pytest.mark.parametrize(
     ("row", "byte"), sample(product([0, 1, 4, 5, 8], [0, 4, 7, 8, 11, 12, 19]))
 )
-async def test_a_row_that_rotted_brings_nothing_and_is_mended(
+async def test_a_row_that_rotted_brings_nothing_and_is_repaired(
     loop: NetworkedLoop, tmp_path: Path, row: int, byte: int
 ) -> None:
     path = tmp_path / f"consumequeue/orders/0/{0:020d}"
@@ -65,11 +65,11 @@ async def test_a_row_that_rotted_brings_nothing_and_is_mended(
         await filled(broker)
     flip(path, row * ROW_SIZE + byte)
     async with running_broker(loop, tmp_path) as broker:
-        await refused_and_mended(broker, path, row)
+        await refused_and_repaired(broker, path, row)
 
 
 @pytest.mark.parametrize("row", [0, 4, 8])
-async def test_a_row_of_another_record_brings_nothing_and_is_mended(
+async def test_a_row_of_another_record_brings_nothing_and_is_repaired(
     loop: NetworkedLoop, tmp_path: Path, row: int
 ) -> None:
     path = tmp_path / f"consumequeue/orders/0/{0:020d}"
@@ -80,7 +80,7 @@ async def test_a_row_of_another_record_brings_nothing_and_is_mended(
     own, start, end = path.read_bytes(), row * ROW_SIZE, (row + 1) * ROW_SIZE
     path.write_bytes(own[:start] + theirs[start:end] + own[end:])
     async with running_broker(loop, tmp_path) as broker:
-        await refused_and_mended(broker, path, row)
+        await refused_and_repaired(broker, path, row)
 
 
 async def test_rows_of_zeros_hide_no_message(loop: NetworkedLoop, tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ async def test_rows_of_zeros_hide_no_message(loop: NetworkedLoop, tmp_path: Path
     own = path.read_bytes()
     path.write_bytes(own[: 4 * ROW_SIZE] + bytes(2 * ROW_SIZE) + own[6 * ROW_SIZE :])
     async with running_broker(loop, tmp_path) as broker:
-        await refused_and_mended(broker, path, 4)
+        await refused_and_repaired(broker, path, 4)
 
 
 FILTERED: dict[str, tuple[int, bytes]] = {

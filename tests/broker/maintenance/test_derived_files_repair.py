@@ -58,8 +58,8 @@ async def test_a_derived_file_that_rots_is_named_and_as_it_was_soon_after(
         assert not path.exists() or path.read_bytes() != whole
         await asyncio.sleep(6)
         assert path.read_bytes() == whole
-        mended = broker.broker.context.node.scrubber.repaired
-        assert any(str(path) in told for told in mended)
+        repaired = broker.broker.context.node.scrubber.repaired
+        assert any(str(path) in told for told in repaired)
         found = messages(await broker.pull("orders", 1, 0))
         assert [record.queue_offset for record in found] == list(range(15))
 

@@ -32,7 +32,7 @@ from tests.support.fake_executor import FakeExecutor
 
 T = TypeVar("T")
 
-FIT = HealthReport(room=True, prompt=True, whole=True)
+HEALTHY = HealthReport(room=True, prompt=True, whole=True)
 STALL_SECONDS = 3.0
 
 

@@ -21,7 +21,7 @@ from simulator.hosts.hash_state_machine import HashChainStateMachine
 from store.errors import DerivedDamageError, OutOfDescriptorsError, StoreError
 from store.log.entry import Entry, EntryKind, build_entry
 from store.replica import ReplicaStore, StoreConfig
-from tests.dledger.node.member import FIT, Member
+from tests.dledger.node.member import HEALTHY, Member
 from tests.support.fake_executor import FakeExecutor
 
 T = TypeVar("T")
@@ -248,7 +248,7 @@ def test_damage_within_what_takes_long_to_read_is_repaired_first() -> None:
 async def test_a_leader_that_reads_for_long_hands_over(
     loop: VirtualLoop, member: Member, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    member.peers.reports = dict.fromkeys(("n1", "n2"), FIT)
+    member.peers.reports = dict.fromkeys(("n1", "n2"), HEALTHY)
     await asyncio.sleep(1)
     monkeypatch.setattr(member.node.applier, "_reads", FakeExecutor(loop, seconds=0.1))
 

@@ -12,18 +12,17 @@ from dledger.raft.messages import (
 )
 from dledger.wire.service_messages import HealthReport
 from store.io.disk_watermarks import DiskLevel
-from tests.dledger.node.member import Member
+from tests.dledger.node.member import HEALTHY, Member
 
 T = TypeVar("T")
 
-FIT = HealthReport(room=True, prompt=True, whole=True)
 STALL_SECONDS = 3.0
 
 
-async def test_a_leader_whose_disk_ends_no_write_gives_way_to_one_that_reported_fit(
+async def test_a_leader_whose_disk_ends_no_write_gives_way_to_one_that_reported_healthy(
     member: Member,
 ) -> None:
-    member.peers.reports["n1"] = FIT
+    member.peers.reports["n1"] = HEALTHY
     await asyncio.sleep(2)
     member.log.hold()
     member.propose()
@@ -41,7 +40,7 @@ async def test_a_leader_whose_disk_ends_no_write_gives_way_to_one_that_reported_
     assert member.leads
 
 
-async def test_without_a_fit_peer_a_leader_whose_disk_hangs_keeps_its_heartbeats(
+async def test_without_a_healthy_peer_a_leader_whose_disk_hangs_keeps_its_heartbeats(
     member: Member,
 ) -> None:
     member.peers.reports["n1"] = HealthReport(room=False, prompt=True, whole=True)
@@ -84,7 +83,7 @@ async def test_a_follower_tells_its_leader_how_it_is_and_a_new_leader_within_a_s
 
 
 async def test_writes_that_take_long_but_end_cost_nobody_the_leadership(member: Member) -> None:
-    member.peers.reports["n1"] = FIT
+    member.peers.reports["n1"] = HEALTHY
     for _ in range(8):
         member.log.hold()
         member.propose()
@@ -97,7 +96,7 @@ async def test_writes_that_take_long_but_end_cost_nobody_the_leadership(member: 
 async def test_a_leader_without_room_gives_way_and_waits_longer_than_others_to_campaign(
     member: Member,
 ) -> None:
-    member.peers.reports["n2"] = FIT
+    member.peers.reports["n2"] = HEALTHY
     member.fs.capacity = member.fs.used_bytes() + 10
     await asyncio.sleep(1.1)
     assert member.node.health.disk.level is DiskLevel.FULL
@@ -114,7 +113,7 @@ async def test_a_leader_that_stops_hands_over_and_does_not_want_the_leadership_b
     member: Member,
 ) -> None:
     """It follows and votes until it has ended, and may be elected where nobody else is."""
-    member.peers.reports["n1"] = FIT
+    member.peers.reports["n1"] = HEALTHY
     await asyncio.sleep(1)
     member.node.health.stops()
     await asyncio.sleep(0.001)
@@ -129,7 +128,7 @@ async def test_a_leader_that_stops_hands_over_and_does_not_want_the_leadership_b
 
 async def test_a_leader_without_room_hands_over_to_the_peer_that_has_room(member: Member) -> None:
     member.peers.reports["n1"] = HealthReport(room=False, prompt=True, whole=True)
-    member.peers.reports["n2"] = FIT
+    member.peers.reports["n2"] = HEALTHY
     member.fs.capacity = member.fs.used_bytes() + 10
     await asyncio.sleep(1.6)
     assert member.peers.ordered == ["n2"]
@@ -139,7 +138,7 @@ async def test_a_leader_without_room_hands_over_to_the_peer_that_has_room(member
 async def test_a_leader_without_room_steps_down_where_handing_over_comes_to_nothing(
     member: Member,
 ) -> None:
-    member.peers.reports["n2"] = FIT
+    member.peers.reports["n2"] = HEALTHY
     member.peers.obeys = False
     member.fs.capacity = member.fs.used_bytes() + 10
     await asyncio.sleep(1.1)
@@ -167,7 +166,7 @@ async def test_a_learner_with_room_is_no_reason_to_give_up_the_leadership(member
     assert added == [None]
     for peer in ("n1", "n2"):
         member.peers.reports[peer] = HealthReport(room=False, prompt=True, whole=True)
-    member.peers.reports["n3"] = FIT
+    member.peers.reports["n3"] = HEALTHY
     member.fs.capacity = member.fs.used_bytes() + 10
     for _ in range(150):
         await asyncio.sleep(0.1)
@@ -193,7 +192,7 @@ async def test_a_leader_refuses_messages_while_the_voters_with_room_are_no_major
 ) -> None:
     refusals: list[str] = []
     member.node.health.on_refusal = lambda why: refusals.append(str(why(9)) if why else "")
-    member.peers.reports.update(n1=NO_ROOM, n2=FIT)
+    member.peers.reports.update(n1=NO_ROOM, n2=HEALTHY)
     await asyncio.sleep(10)
     assert refusals == [], "one disk that is full, or a node that tells so wrongly, stops nothing"
     member.peers.reports["n2"] = NO_ROOM
@@ -202,7 +201,7 @@ async def test_a_leader_refuses_messages_while_the_voters_with_room_are_no_major
     assert refusal.endswith(
         "9 bytes: n1 and n2 say that they have no room, and the other voters are no majority"
     )
-    member.peers.reports["n1"] = FIT
+    member.peers.reports["n1"] = HEALTHY
     await asyncio.sleep(1)
     assert refusals[1:] == [""]
 

@@ -62,7 +62,7 @@ def test_a_full_disk_puts_off_that_a_log_is_another_disk_and_does_not_prevent_it
     assert open_store(fs, THIRD).recovered.incarnation == OTHER.incarnation
 
 
-def test_a_log_that_is_mended_further_in_front_is_the_disk_that_it_was() -> None:
+def test_a_log_that_is_repaired_further_in_front_is_the_disk_that_it_was() -> None:
     fs, writer = log_with_a_checkpoint(3)
     fs.flip_bit(path_of(writer.entries[8]), writer.entries[8].position % CONFIG.segment_size + 30)
     repair(fs, {"n1": writer.entries}, config=OTHER)

@@ -41,7 +41,7 @@ def told_after(begin: AppendRequest, wait: float, *messages: tuple[str, Message]
 
 
 def test_what_is_not_known_to_be_committed_is_given_to_nobody() -> None:
-    """Who mends its log with it would take it for committed."""
+    """Who repairs its log with it would take it for committed."""
     begin = AppendRequest(TERM, -1, 0, 2, tuple(LOG))
     asked = [("n2", FetchRequest(first, first, 4, PIECE_BYTES)) for first in (1, 3)]
     told = told_after(begin, 0.1, asked[0])

@@ -37,7 +37,7 @@ printed then.
 ``remove n0 n3``                      takes it out
 ``start n3``                          starts a node that waits to be added
 ``transfer n0 n1``                    the leader n0 hands over to n1
-``unfit n0 n1``, ``fit n0 n1``        n1 tells n0 that it should not lead; that it may again
+``unhealthy n0 n1``, ``healthy n0 n1``  n1 tells n0 that it should not lead; that it may again
 ``damaged n0 n1``, ``whole n0 n1``    n1 tells n0 that entries of its log are damaged; that none are
 ``read n1``                           n1 asks for a read index
 ``wipe n0 7``                         n0, which is down, gets an empty disk of incarnation 7
@@ -197,11 +197,11 @@ class Scenario:
         leader, node = words
         self._ask(leader, lambda core: core.remove(node, self.cluster.now))
 
-    def do_unfit(self, words: list[str]) -> None:
+    def do_unhealthy(self, words: list[str]) -> None:
         node, peer = words
         self.cluster.cores[node].health_reported(peer, healthy=False, intact=True)
 
-    def do_fit(self, words: list[str]) -> None:
+    def do_healthy(self, words: list[str]) -> None:
         node, peer = words
         self.cluster.cores[node].health_reported(peer, healthy=True, intact=True)
 

@@ -36,7 +36,7 @@ def test_a_kind_of_fault_leads_to_its_situation(kind: str, marks: list[str]) -> 
 
 @pytest.mark.minutes
 @pytest.mark.parametrize(("seed", "left"), [(3, "ConsumeQueue"), (6, "checkpoint")])
-def test_all_that_is_derived_is_damaged_and_mended(seed: int, left: str) -> None:
+def test_all_that_is_derived_is_damaged_and_repaired(seed: int, left: str) -> None:
     """Never both of those on one machine."""
     kinds = (
         "checkpoint damaged",

@@ -1,4 +1,4 @@
-"""A machine whose log is damaged, and that is stopped while its peers are to mend it."""
+"""A machine whose log is damaged, and that is stopped while its peers are to repair it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.simulator.hosts.test_durable_state import cut_off
 from tests.simulator.hosts.test_host import others, restarted, run, serving, settle
 
 
-def test_a_machine_that_waits_to_be_mended_is_stopped_in_order() -> None:
+def test_a_machine_that_waits_to_be_repaired_is_stopped_in_order() -> None:
     async def script(cluster: Cluster[Any]) -> None:
         host = others(cluster, await serving(cluster))[0]
         cut_off(cluster, host)
@@ -31,7 +31,7 @@ def test_a_machine_that_waits_to_be_mended_is_stopped_in_order() -> None:
         )
         cluster.heal_network()
         host.start()
-        await cluster.until(lambda: restarted(host, boot), "it is mended and serves")
+        await cluster.until(lambda: restarted(host, boot), "it is repaired and serves")
         await settle(cluster)
 
     outcome = run(script, seed=6)
@@ -39,7 +39,7 @@ def test_a_machine_that_waits_to_be_mended_is_stopped_in_order() -> None:
     assert outcome.marks["damage repaired before the node started"] == 1
 
 
-def test_a_machine_is_stopped_in_order_in_the_moment_in_which_it_is_mended(
+def test_a_machine_is_stopped_in_order_in_the_moment_in_which_it_is_repaired(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def script(cluster: Cluster[Any]) -> None:

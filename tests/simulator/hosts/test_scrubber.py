@@ -29,7 +29,7 @@ def rot(host: Host, index: int, byte: int) -> None:
 
 
 @pytest.mark.parametrize("seed", sample(range(1, 9)))
-def test_a_rotten_entry_is_mended_from_a_peer_on_followers_and_on_the_leader(seed: int) -> None:
+def test_a_rotten_entry_is_repaired_from_a_peer_on_followers_and_on_the_leader(seed: int) -> None:
     rng = Random(seed)
 
     async def script(cluster: Cluster[Any]) -> None:
@@ -94,7 +94,7 @@ def test_an_entry_that_all_others_gave_up_holds_up_no_other_one() -> None:
         await cluster.until(lambda: store.last_index > kept, "more entries come")
         rot(host, 1, 20)
         rot(host, kept + 1, 20)
-        await cluster.until(lambda: len(scrubber.repaired) == 1, "one entry is mended")
+        await cluster.until(lambda: len(scrubber.repaired) == 1, "one entry is repaired")
         assert list(scrubber.damage) == [1]
         assert scrubber.repaired[0].startswith(f"entry {kept + 1}: ")
         await settle(cluster)
@@ -103,7 +103,7 @@ def test_an_entry_that_all_others_gave_up_holds_up_no_other_one() -> None:
 
 
 @pytest.mark.minutes
-def test_entries_back_to_back_are_mended_in_their_order_whatever_was_refused_before() -> None:
+def test_entries_back_to_back_are_repaired_in_their_order_whatever_was_refused_before() -> None:
     """Seed 8002371: each was asked for in turn, again and again, and only the first one could be
     put back."""
 
@@ -159,7 +159,7 @@ def test_what_a_segment_has_lost_counts_as_damaged_from_the_start(kept: int | No
         told = leader.node.core._health
         await cluster.until(lambda: not told.is_intact(host.name), "the leader hears of it")
         assert node.scrubber.passes == 0
-        await cluster.until(lambda: node.health.report.whole, "it is mended")
+        await cluster.until(lambda: node.health.report.whole, "it is repaired")
         assert len(node.scrubber.repaired) > 1
         await cluster.until(lambda: told.is_intact(host.name), "the leader hears of that")
         await settle(cluster)
@@ -195,7 +195,7 @@ def test_a_cut_segment_that_cannot_be_read_counts_as_damage_until_it_was_read(
             await cluster.pass_time(2.5)
             assert node.scrubber.damage_summary
             assert not node.health.report.whole
-        await cluster.until(lambda: node.health.report.whole, "it is mended")
+        await cluster.until(lambda: node.health.report.whole, "it is repaired")
         assert node.scrubber.repaired
         await settle(cluster)
 

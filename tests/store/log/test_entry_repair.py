@@ -74,7 +74,7 @@ def test_a_whole_log_has_no_damage() -> None:
 
 
 @pytest.mark.parametrize("byte", sample(range(0, HEADER_SIZE + 30, 3)))
-def test_a_bit_anywhere_in_an_entry_is_found_and_mended(byte: int) -> None:
+def test_a_bit_anywhere_in_an_entry_is_found_and_repaired(byte: int) -> None:
     fs = simulated()
     store, writer = written(fs)
     index = Random(byte).randrange(COUNT)
@@ -90,7 +90,7 @@ def test_a_bit_anywhere_in_an_entry_is_found_and_mended(byte: int) -> None:
 
 @pytest.mark.parametrize("expired", [False, True])
 @pytest.mark.parametrize("max_bytes", [1, 150, 10_000])
-def test_a_bit_in_the_chain_of_the_first_entry_is_found_and_mended(
+def test_a_bit_in_the_chain_of_the_first_entry_is_found_and_repaired(
     expired: bool, max_bytes: int
 ) -> None:
     """Where entries were given up nothing else says what that chain CRC must be."""
@@ -110,7 +110,7 @@ def test_a_bit_in_the_chain_of_the_first_entry_is_found_and_mended(
     assert contents(store) == data_of(writer.entries[first:])
 
 
-def test_several_damaged_entries_are_mended_in_order() -> None:
+def test_several_damaged_entries_are_repaired_in_order() -> None:
     fs = simulated()
     store, writer = written(fs)
     for index in (7, 8, 9, 15):
@@ -307,7 +307,7 @@ def reopened_without(fs: SimulatedFileSystem, calls: int, error: int | None) -> 
 
 
 @pytest.mark.parametrize("operation", ["create", "pwrite", "datasync"])
-def test_an_entry_for_which_there_is_no_room_is_mended_once_there_is(operation: str) -> None:
+def test_an_entry_for_which_there_is_no_room_is_repaired_once_there_is(operation: str) -> None:
     """Where the file system writes over nothing in its place, that needs room, too."""
     fs = simulated()
     store, writer = written(fs)
@@ -355,7 +355,7 @@ def test_an_entry_that_reads_as_whole_after_a_failure_is_durable(error: int | No
     assert calls > 4
 
 
-def test_what_was_mended_stays_so_when_its_block_is_written_again(tmp_path: Path) -> None:
+def test_what_was_repaired_stays_so_when_its_block_is_written_again(tmp_path: Path) -> None:
     """What is appended past the page cache is written with what was before it in its block."""
     config = StoreConfig("broker-a", "n0", 1 << 16, min_free_bytes=0, direct=True)
     store = ReplicaStore.open(OsFileSystem(), str(tmp_path), config)

@@ -200,7 +200,7 @@ def test_a_missing_format_file_is_damage_where_there_is_a_log() -> None:
 
 @pytest.mark.parametrize("name", ["vote", "mark"])
 @pytest.mark.parametrize("slot", [0, 1])
-def test_one_rotten_slot_loses_nothing_and_is_mended(name: str, slot: int) -> None:
+def test_one_rotten_slot_loses_nothing_and_is_repaired(name: str, slot: int) -> None:
     fs, writer = marked_log()
     fs.flip_bit(f"{STATE}/{name}", slot * 512 + 22)
     store = open_store(fs)

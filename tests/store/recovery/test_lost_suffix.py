@@ -69,7 +69,7 @@ def test_a_log_that_is_on_another_disk_knows_on_which_it_was() -> None:
     assert store.recovered.incarnation == OTHER.incarnation
 
 
-def test_that_is_durable_before_anybody_mends_what_the_log_has_lost() -> None:
+def test_that_is_durable_before_anybody_repairs_what_the_log_has_lost() -> None:
     fs, writer = log_beyond_what_is_known(checkpoint=KNOWN - 8)
     cut_below_the_end(fs, writer)
     with pytest.raises(DamagedError, match="is not whole"):

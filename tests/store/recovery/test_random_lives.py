@@ -153,7 +153,7 @@ class Lives:
     # --- what must be there
 
     def check(self, store: ReplicaStore) -> None:
-        self.mend_all(store)
+        self.repair_all(store)
         found, end = store.recovered, store.last_index + 1
         assert (found.term, found.vote) in self.votes
         self.votes = [(found.term, found.vote)]
@@ -169,7 +169,7 @@ class Lives:
         self.durable = end
         self.committed = max(self.committed, found.commit_index)
 
-    def mend_all(self, store: ReplicaStore) -> None:
+    def repair_all(self, store: ReplicaStore) -> None:
         """As the scrub does it, pass after pass."""
         for _ in range(PASSES_MAX):
             if not self.mend_some(store):
@@ -269,7 +269,7 @@ class Lives:
             save_mark(store, self.writer.entries[index], commit_index)
 
     def rot(self, store: ReplicaStore) -> None:
-        """A bit of what is marked as durable flips; mostly that is mended at once."""
+        """A bit of what is marked as durable flips; mostly that is repaired at once."""
         last = store._marks.mark.index
         if last < store.first_index:
             return
@@ -278,7 +278,7 @@ class Lives:
         byte = entry.position - start + self.rng.randrange(entry.size)
         self.lost += 1
         self.fs.flip_bit(f"{DIRECTORY}/commitlog/{start:020d}", byte, self.rng.randrange(8))
-        self.mend_all(store)
+        self.repair_all(store)
         self.lost -= 1
 
     def checkpoint(self, store: ReplicaStore) -> None:

@@ -67,7 +67,7 @@ def lose(fs: SimulatedFileSystem, entry: Entry, segment_size: int = SEGMENT) -> 
     fs.lose_sector(f"{DIRECTORY}/commitlog/{segment_name(start)}", entry.position - start)
 
 
-def mend_all(store: ReplicaStore, writer: Writer, max_bytes: int = 2000) -> list[int]:
+def repair_all(store: ReplicaStore, writer: Writer, max_bytes: int = 2000) -> list[int]:
     """As the scrub does, from a peer that has all; returns what was damaged."""
     found, index = [], store.first_index
     while index <= store.last_index:
@@ -119,7 +119,7 @@ def test_what_cannot_be_read_above_the_mark_is_lost_and_not_torn(
     again = open_store(fs, config(segment_size, incarnation=9))
     assert again.recovered.incarnation == 8
     assert again.last_index == store.last_index
-    mend_all(again, writer)
+    repair_all(again, writer)
     assert contents(again) == data_of(writer.entries[: again.last_index + 1])
     again.save_hard_state(1, "n0")
     again.append(writer.entries[again.last_index + 1 :])
@@ -242,8 +242,8 @@ def test_entries_of_a_block_that_cannot_be_read_are_put_back(segment_size: int, 
     fs, writer = written(segment_size)
     store = open_store(fs, config(segment_size))
     lose(fs, writer.entries[lost], segment_size)
-    mended = mend_all(store, writer)
-    assert lost in mended
+    repaired = repair_all(store, writer)
+    assert lost in repaired
     fs.power_loss()
     assert contents(open_store(fs, config(segment_size))) == data_of(writer.entries)
 
@@ -262,7 +262,7 @@ def test_what_shares_a_block_with_the_end_of_the_log_waits_and_the_store_goes_on
     store.append(writer.make_many(60, size=400))
     store.sync()
     assert save_mark(store, writer.entries[-1], len(writer.entries) - 1)
-    mend_all(store, writer)
+    repair_all(store, writer)
     assert contents(store) == data_of(writer.entries)
 
 
@@ -334,9 +334,9 @@ def test_rows_that_cannot_be_read_are_made_again_from_the_log(place: int) -> Non
     assert store.save_checkpoint(writer.checkpoint(390))
     (path,) = (path for path in fs.files() if "/index/" in path)
     fs.lose_sector(path, place * ROW_SIZE)
-    mended = mend_all(store, writer)
+    repaired = repair_all(store, writer)
     assert (
-        not mended or place < BLOCK_SIZE // ROW_SIZE
+        not repaired or place < BLOCK_SIZE // ROW_SIZE
     )  # nothing but a peer says where the first leads
     store.close()
     fs.power_loss()
@@ -351,5 +351,5 @@ def test_what_is_noted_as_being_put_back_and_cannot_be_read_is_left_for_the_scru
     lose(fs, entry)
     store = open_store(fs, config())
     assert not fs.exists(note)
-    assert entry.index in mend_all(store, writer)
+    assert entry.index in repair_all(store, writer)
     assert contents(store) == data_of(writer.entries)

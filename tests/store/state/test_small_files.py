@@ -93,7 +93,7 @@ def test_a_record_read_after_a_failed_save_is_there_for_good() -> None:
             assert TwoSlotFile.open(fs, "/vote").payload == seen
 
 
-def test_power_loss_while_a_failed_save_is_mended_leaves_a_whole_record() -> None:
+def test_power_loss_while_a_failed_save_is_repaired_leaves_a_whole_record() -> None:
     for failed in (1, 2):
         for call in range(1, 5):
             for seed in range(60):
