@@ -97,16 +97,16 @@ async def _timed_next_ms(context: BrokerContext) -> int | None:
     """When the next timed message is due, in ms since 1970."""
     state, turn = context.machine.state, Turn()
     slots: list[tuple[int, ConsumeQueue, int, TimedKey]] = []
-    for _, queue, offset, mark in undelivered_of_wheel(context.machine):
+    for _, queue, offset, progress in undelivered_of_wheel(context.machine):
         first = rows(queue.read(offset, 1))
-        slots += [(slot_of(due_ms), queue, offset, mark) for _, _, due_ms in first]
+        slots += [(slot_of(due_ms), queue, offset, progress) for _, _, due_ms in first]
         await turn.took((queue.end_offset - queue.first_offset).bit_length())
     left = ADMIN.waiting_rows_max
-    for _, queue, first_offset, mark in sorted(slots, key=itemgetter(0)):
+    for _, queue, first_offset, progress in sorted(slots, key=itemgetter(0)):
         offset, due = first_offset, list[int]()
         while data := queue.read(offset, min(_ROWS, left)):
             timed = [(due_ms, at) for at, (_, _, due_ms) in enumerate(rows(data), offset)]
-            due += [key[0] for key in timed if key > mark and key not in state.recalled]
+            due += [key[0] for key in timed if key > progress and key not in state.recalled]
             offset += len(timed)
             left -= len(timed)
             await turn.took(len(timed))

@@ -85,8 +85,8 @@ def _records(context: BrokerContext) -> Iterator[Sequence[LogRange]]:
     for level, queue, offset in undelivered_of_levels(machine):
         yield from _rows(queue, level - 1, offset)
     recalled = frozenset(machine.state.recalled)
-    for queue_id, queue, offset, mark in undelivered_of_wheel(machine):
-        yield from _rows(queue, queue_id, offset, mark, recalled)
+    for queue_id, queue, offset, progress in undelivered_of_wheel(machine):
+        yield from _rows(queue, queue_id, offset, progress, recalled)
     half = machine.queue(HALF_TOPIC, 0)
     if half is not None:
         offsets = [*machine.state.transactions]
@@ -102,17 +102,17 @@ def _rows(
     queue: ConsumeQueue,
     queue_id: int,
     offset: int,
-    mark: tuple[int, int] = (-1, -1),
+    progress: tuple[int, int] = (-1, -1),
     recalled: Container[tuple[int, int]] = (),
 ) -> Iterator[Sequence[LogRange]]:
     """The ranges of the rows from ``offset`` on. The third field of a row is the time at which the
-    message is due. Messages up to ``mark`` (time, offset) are delivered, and ``recalled`` messages
-    are skipped."""
+    message is due. Messages up to ``progress`` (time, offset) are delivered, and ``recalled``
+    messages are skipped."""
     while data := queue.read(offset, _ROWS):
         found = [*enumerate(rows(data), offset)]
         yield [
             row_range(queue, queue_id, at, position, size)
             for at, (position, size, due_ms) in found
-            if (due_ms, at) > mark and (due_ms, at) not in recalled
+            if (due_ms, at) > progress and (due_ms, at) not in recalled
         ]
         offset += len(found)

@@ -73,7 +73,8 @@ def retry_message(
     """The topic of a retry after so many failed attempts, at least one, and its placement.
 
     ``delay_level`` 0 leaves the delay to the broker. The properties of the message may leave no
-    room for what the broker adds: then the retry comes without a delay, and marks are left out.
+    room for what the broker adds: then the retry comes without a delay, and does not name its
+    origin.
     """
     level = min(delay_level or FIRST_RETRY_LEVEL + failures - 1, LEVEL_MAX)
     queue_id = rng.randrange(min(group.retry_queues, STATE.retry_queues_max))
@@ -82,24 +83,25 @@ def retry_message(
         place = delay_level_placement(topic, queue_id, record.properties, level)
     except IllegalMessageError:
         place = Placement(topic, queue_id, record.properties)
-    marked = with_properties_that_fit(place.properties, _marks(record))
-    return topic, place._replace(properties=marked)
+    named = with_properties_that_fit(place.properties, _origin_properties(record))
+    return topic, place._replace(properties=named)
 
 
 def dead_letter_of(record: MessageRecord, group: GroupConfig) -> tuple[str, Placement]:
     """The same for a message that becomes a dead letter."""
-    return dead_letter(group, with_properties_that_fit(record.properties, _marks(record)))
+    named = with_properties_that_fit(record.properties, _origin_properties(record))
+    return dead_letter(group, named)
 
 
-def _marks(record: MessageRecord) -> dict[bytes, bytes | None]:
+def _origin_properties(record: MessageRecord) -> dict[bytes, bytes | None]:
     """The properties that tell where a copy comes from; those that it has already stay."""
-    marks: dict[bytes, bytes | None] = {}
+    added: dict[bytes, bytes | None] = {}
     if find_property(record.properties, RETRY_TOPIC) is None:
-        marks[RETRY_TOPIC] = record.topic.encode()
+        added[RETRY_TOPIC] = record.topic.encode()
     if not (find_property(record.properties, ORIGIN_MESSAGE_ID) or b"").strip():
         host = record.store_host.hex().upper()
-        marks[ORIGIN_MESSAGE_ID] = f"{host}{record.position:016X}".encode()
-    return marks
+        added[ORIGIN_MESSAGE_ID] = f"{host}{record.position:016X}".encode()
+    return added
 
 
 def dead_letter(group: GroupConfig, properties: bytes) -> tuple[str, Placement]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from broker.errors import IllegalMessageError
-from broker.scheduled.republisher import real_queue_marks
+from broker.scheduled.republisher import real_queue_properties
 from broker.scheduled.system_properties import (
     DELAY,
     TIMER_DEL_UNIQUE_KEY,
@@ -62,16 +62,16 @@ def scheduled_placement(
         if not (deliver_ms and may_have_waited(properties)):
             return Placement(topic, queue_id, properties)
         deliver_ms = now_ms + 1
-    marks = {TIMER_OUT_MS: b"%d" % deliver_ms} | real_queue_marks(topic, queue_id)
+    added = {TIMER_OUT_MS: b"%d" % deliver_ms} | real_queue_properties(topic, queue_id)
     slot = queue_of(slot_of(deliver_ms))
-    return Placement(TIMER_TOPIC, slot, with_properties(properties, marks), deliver_ms)
+    return Placement(TIMER_TOPIC, slot, with_properties(properties, added), deliver_ms)
 
 
 def delay_level_placement(topic: str, queue_id: int, properties: bytes, level: int) -> Placement:
     """The placement of a message with a delay level from 1 to 18."""
-    marks = {DELAY: b"%d" % level} | real_queue_marks(topic, queue_id)
+    added = {DELAY: b"%d" % level} | real_queue_properties(topic, queue_id)
     timers = dict.fromkeys(TIMER_NAMES)
-    return Placement(SCHEDULE_TOPIC, level - 1, with_properties(properties, marks | timers))
+    return Placement(SCHEDULE_TOPIC, level - 1, with_properties(properties, added | timers))
 
 
 def delay_level(topic: str, properties: bytes) -> int:

@@ -38,7 +38,7 @@ def check_republished_size(message: PendingMessage, size_max: int) -> None:
         raise EntryTooLargeError(size, size_max)
 
 
-def real_queue_marks(topic: str, queue_id: int) -> dict[bytes, bytes | None]:
+def real_queue_properties(topic: str, queue_id: int) -> dict[bytes, bytes | None]:
     """The properties that name the real queue of a message."""
     return {REAL_TOPIC: topic.encode(), REAL_QUEUE_ID: b"%d" % queue_id}
 

@@ -83,7 +83,7 @@ class ScheduledMessageService:
 
     def is_over(self, key: TimedKey) -> bool:
         """Whether a timed message is delivered, is being delivered, or was skipped for good."""
-        return self._timers is None or key <= self._timers.mark
+        return self._timers is None or key <= self._timers.progress
 
     def tracked(self, deliver_ms: int, now_ms: int, waiter: SendWaiter) -> SettlingWaiter:
         """The waiter for a timed message, instead of ``waiter``.
@@ -92,8 +92,8 @@ class ScheduledMessageService:
         the progress first moves to this time, so the next leader need not search the time before
         it. Raises as :meth:`~broker.group_commit.batcher.Batcher.add_command`.
         """
-        mark = self._within.machine.state.timer
-        if not (mark.waiting or self.in_flight) and slot_of(mark.deliver_ms) < slot_of(now_ms):
+        timer = self._within.machine.state.timer
+        if not (timer.waiting or self.in_flight) and slot_of(timer.deliver_ms) < slot_of(now_ms):
             self._within.batcher.add_command(Timer(now_ms, -1, 0))
         return self.in_flight.tracked(deliver_ms, waiter)
 

@@ -73,11 +73,11 @@ class SlotRows:
         if self._count > 2 * ROWS_MAX:
             self._cut()
 
-    def drop_until(self, mark: TimedKey) -> None:
+    def drop_until(self, progress: TimedKey) -> None:
         """Drops the rows up to this key: they are delivered."""
         while self._seconds:
             bucket = self._buckets[self._seconds[0]]
-            delivered = bisect_right(bucket, mark, key=lambda row: row.key)
+            delivered = bisect_right(bucket, progress, key=lambda row: row.key)
             del bucket[:delivered]
             self._count -= delivered
             if bucket:

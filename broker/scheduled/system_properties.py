@@ -1,4 +1,4 @@
-"""The properties with which RocketMQ marks scheduled messages, and how to set them."""
+"""The properties of scheduled messages, which are RocketMQ's, and how to set them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def with_properties(encoded: bytes, changed: Mapping[bytes, bytes | None]) -> by
 
 
 def with_properties_that_fit(encoded: bytes, changed: Mapping[bytes, bytes | None]) -> bytes:
-    """As :func:`with_properties`, for marks that a message can do without: what would make the
+    """As :func:`with_properties`, for properties that a message can do without: what would make the
     property string too long is left out."""
     for name, value in changed.items():
         for fitting in (value, None):

@@ -61,26 +61,26 @@ class TimerDispatcher(Dispatcher):
         self._restart_from_applied()
 
     def _restart_from_applied(self) -> None:
-        self._mark = _key(self._machine.state.timer)
+        self._progress = _key(self._machine.state.timer)
         """The time up to which messages are delivered or in progress."""
-        self._slot = slot_of(self._mark[0])
+        self._slot = slot_of(self._progress[0])
         self._next_offset: int | None = None
         """The next row to read in the slot's queue; unknown before the first."""
         self._rows = SlotRows()
         """The next rows of the slot."""
 
     @property
-    def mark(self) -> TimedKey:
+    def progress(self) -> TimedKey:
         """The key up to which messages are delivered or in progress."""
-        return self._mark
+        return self._progress
 
-    def _advance_past(self, mark: TimedKey) -> None:
-        self._mark = mark
+    def _advance_past(self, progress: TimedKey) -> None:
+        self._progress = progress
 
     def _find(self) -> None:
         limit_ms = self._limit_ms()
         slots_left = SLOTS_A_TURN
-        self._rows.drop_until(self._mark)
+        self._rows.drop_until(self._progress)
         while True:
             if not self._scan():
                 self._look_soon()
@@ -114,10 +114,10 @@ class TimerDispatcher(Dispatcher):
             self._next_offset = first_of_slot(queue, self._slot)
         first = max(self._next_offset, queue.first_offset)
         data = queue.read(first, SCAN_ROWS)
-        mark = self._mark
+        progress = self._progress
         offset = first
         for offset, (position, size, deliver_ms) in enumerate(rows(data), first):
-            if slot_of(deliver_ms) == self._slot and (deliver_ms, offset) > mark:
+            if slot_of(deliver_ms) == self._slot and (deliver_ms, offset) > progress:
                 self._rows.add(TimedRow(deliver_ms, offset, position, size))
         self._next_offset = offset + 1 if data else first
         return self._next_offset >= queue.end_offset
@@ -149,8 +149,8 @@ class TimerDispatcher(Dispatcher):
                 )
                 for timed in due
             ]
-            mark = due[-1].key
-            self._deliver(messages, Timer(*mark, len(due)), partial(self._advance_past, mark))
+            last = due[-1].key
+            self._deliver(messages, Timer(*last, len(due)), partial(self._advance_past, last))
         elif self._rows or self._machine.state.timer.waiting:
             next_ms = (self._slot + 1) * SLOT_MS
             if self._rows:
@@ -182,10 +182,10 @@ def undelivered_of_wheel(
 ) -> Iterator[tuple[int, ConsumeQueue, int, tuple[int, int]]]:
     """For each queue of the wheel with waiting messages: its id, the queue, the first offset that
     waits, and a key (time, offset) up to which messages of the present slot are delivered."""
-    mark = machine.state.timer
-    if not mark.waiting:
+    timer = machine.state.timer
+    if not timer.waiting:
         return
     for number in range(SLOTS):
         queue = machine.queue(TIMER_TOPIC, number)
         if queue is not None:
-            yield number, queue, first_of_slot(queue, slot_of(mark.deliver_ms)), _key(mark)
+            yield number, queue, first_of_slot(queue, slot_of(timer.deliver_ms)), _key(timer)

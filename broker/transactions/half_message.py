@@ -17,7 +17,7 @@ from broker.limits import CLIENTS
 from broker.scheduled.placement import Placement, deliver_time
 from broker.scheduled.republisher import (
     real_queue,
-    real_queue_marks,
+    real_queue_properties,
     republished_to_real_queue,
 )
 from broker.scheduled.system_properties import REAL_QUEUE_ID, REAL_TOPIC, with_properties
@@ -59,8 +59,8 @@ def half_message_placement(topic: str, queue_id: int, properties: bytes, now_ms:
         )
     if deliver_time(properties, now_ms) > now_ms:
         raise IllegalMessageError("a message of a transaction cannot have a delivery time")
-    marks = real_queue_marks(topic, queue_id)
-    return Placement(HALF_TOPIC, 0, with_properties(properties, marks))
+    added = real_queue_properties(topic, queue_id)
+    return Placement(HALF_TOPIC, 0, with_properties(properties, added))
 
 
 def committed_message(

@@ -207,8 +207,8 @@ class Producer:
         otherwise as :meth:`send`.
         """
         correlation_id = self._keys.next()
-        marks = self._pending_replies.properties(correlation_id, timeout_seconds)
-        delivery = self._delivery(message.with_properties(marks), queue, key=correlation_id)
+        added = self._pending_replies.properties(correlation_id, timeout_seconds)
+        delivery = self._delivery(message.with_properties(added), queue, key=correlation_id)
         delivery.deadline = self._loop.time() + timeout_seconds
         reply = self._pending_replies.expect(correlation_id)
         try:

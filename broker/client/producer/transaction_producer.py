@@ -184,9 +184,9 @@ class TransactionProducer(Producer):
         message = transaction.message
         if message.delay_level > 0:
             raise IllegalMessageError("the message of a transaction cannot have a delay level")
-        marks = encode_properties({"TRAN_MSG": "true", "PGROUP": self._config.group})
+        added = encode_properties({"TRAN_MSG": "true", "PGROUP": self._config.group})
         delivery = self._delivery(
-            message.with_properties(marks), transaction.queue, sys_flag=SYS_FLAG_PREPARED
+            message.with_properties(added), transaction.queue, sys_flag=SYS_FLAG_PREPARED
         )
         self._open[delivery.first_key] = transaction
         self._send_dispatcher.begin(delivery)

@@ -89,7 +89,7 @@ _restart_timers = TimerDispatcher._restart_from_applied
 
 
 def _begin_once(timers: TimerDispatcher) -> None:
-    if not hasattr(timers, "_mark"):
+    if not hasattr(timers, "_progress"):
         _restart_timers(timers)
 
 
