@@ -54,10 +54,32 @@ class ReplyMessageProcessor:
                 ResponseCode.SYSTEM_ERROR, "reply message properties[REPLY_TO_CLIENT] is null"
             )
         asker = named.decode()
+        pushed = self._pushed_fields(connection, request, names, unit_mode, properties)
+        answer = _Answer(connection, request, asker=asker, queue_id=pushed["queueId"])
+        client = context.clients.producer_named(asker)
+        call = partial(context.elsewhere.call, asker, "") if client is None else client.call
+        call(
+            RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT,
+            pushed,
+            (request.body,),
+            timeout=CLIENT_SECONDS,
+            done=answer.give,
+        )
+
+    def _pushed_fields(
+        self,
+        connection: Connection,
+        request: Frame,
+        names: HeaderNames,
+        unit_mode: str,
+        properties: str,
+    ) -> dict[str, str]:
+        """The header of the reply as the client that asked gets it."""
+        context = self._context
         now_ms = context.wall_clock()
         between = "" if properties.endswith("\x02") else "\x02"
         queue_id = ext_int(request, names.queue_id, minimum=-INT32_MAX, maximum=INT32_MAX)
-        pushed = {
+        return {
             "producerGroup": ext_str(request, names.producer_group),
             "topic": ext_str(request, names.topic),
             "defaultTopic": ext_str(request, names.default_topic, ""),
@@ -74,35 +96,38 @@ class ReplyMessageProcessor:
             "storeTimestamp": str(now_ms),
         }
 
-        def acknowledged(answer: Frame | None, failure: CallError | None) -> None:
-            if answer is not None and answer.code == ResponseCode.SUCCESS:
-                connection.respond(
-                    request,
-                    ext={
-                        "msgId": "0",  # RocketMQ's, of a reply that is not stored
-                        "queueId": str(max(queue_id, 0)),
-                        "queueOffset": "0",
-                        "MSG_REGION": "DefaultRegion",
-                        "TRACE_ON": "true",
-                    },
-                )
-                return
-            if isinstance(failure, ClientNotOnlineError):
-                remark = f"push reply message fail, channel of <{asker}> not found."
-            else:
-                why = failure if answer is None else refusal_words(answer.code, answer.remark)
-                remark = f"push reply message to {asker} fail: {why}"
-            connection.respond(request, ResponseCode.SYSTEM_ERROR, remark)
 
-        client = context.clients.producer_named(asker)
-        call = partial(context.elsewhere.call, asker, "") if client is None else client.call
-        call(
-            RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT,
-            pushed,
-            (request.body,),
-            timeout=CLIENT_SECONDS,
-            done=acknowledged,
-        )
+class _Answer:
+    """The future answer to one reply: whether the client that asked has it."""
+
+    __slots__ = ("asker", "connection", "queue_id", "request")
+
+    def __init__(
+        self, connection: Connection, request: Frame, *, asker: str, queue_id: str
+    ) -> None:
+        self.connection = connection
+        self.request = request
+        self.asker = asker
+        self.queue_id = queue_id
+
+    def give(self, acknowledged: Frame | None, failure: CallError | None) -> None:
+        if acknowledged is not None and acknowledged.code == ResponseCode.SUCCESS:
+            ext = {
+                "msgId": "0",  # RocketMQ's, of a reply that is not stored
+                "queueId": self.queue_id,
+                "queueOffset": "0",
+                "MSG_REGION": "DefaultRegion",
+                "TRACE_ON": "true",
+            }
+            self.connection.respond(self.request, ext=ext)
+            return
+        if isinstance(failure, ClientNotOnlineError):
+            remark = f"push reply message fail, channel of <{self.asker}> not found."
+        else:
+            told = acknowledged
+            why = failure if told is None else refusal_words(told.code, told.remark)
+            remark = f"push reply message to {self.asker} fail: {why}"
+        self.connection.respond(self.request, ResponseCode.SYSTEM_ERROR, remark)
 
 
 def _number(request: Frame, name: str) -> int:
