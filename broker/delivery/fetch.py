@@ -281,13 +281,7 @@ class Delivery:
             return
         until = now + waits if not fetch.deadline else min(now + waits, fetch.deadline)
         run = partial(self._run_within_quotas, fetch)
-        held = HeldPull(
-            *(request.topic, request.queue_id, NO_MESSAGE, run),
-            *(request.owner, fetch.wanted.size),
-        )
-        if now < until and self.long_polling.hold(held, until):
-            fetch.held = held
-        else:
+        if now >= until or not self._hold(fetch, NO_MESSAGE, run, until):
             first, end = self._reader.offsets(request.topic, request.queue_id)
             again = GetMessageStatus.NO_MATCHED_MESSAGE
             self._answer(fetch, GetMessageResult(again, request.offset, first, end))
@@ -314,7 +308,7 @@ class Delivery:
                 size = sum(each.size for each in found.ranges)
                 self.quotas.consumed(request.caller, request.topic, found.messages, size)
             self._reader.load(found.ranges, partial(self._loaded, fetch, found))
-        elif not _is_nothing_yet(found, request.offset) or not self._hold(fetch):
+        elif not _is_nothing_yet(found, request.offset) or not self._hold_for_message(fetch):
             self._rates.pulled(request.topic, request.group or NO_GROUP, 0, 0)
             self._answer(fetch, found)
 
@@ -328,16 +322,21 @@ class Delivery:
         self._answer(fetch, GetMessageResult(GetMessageStatus.OFFSET_RESET, offset, first, end))
         return True
 
-    def _hold(self, fetch: Fetch) -> bool:
+    def _hold_for_message(self, fetch: Fetch) -> bool:
         was_held = fetch.held is not None
         if fetch.deadline <= self._loop.time() or (self._lets_go and was_held):
             return False
-        request, wanted = fetch.request, fetch.wanted
-        run = partial(self._run, fetch)
+        return self._hold(fetch, fetch.wanted.codes, partial(self._run, fetch), fetch.deadline)
+
+    def _hold(
+        self, fetch: Fetch, codes: frozenset[int] | None, run: Callable[[], None], until: float
+    ) -> bool:
+        """Holds a fetch for messages with these tags codes. False: no more can be held."""
+        request = fetch.request
         held = HeldPull(
-            request.topic, request.queue_id, wanted.codes, run, request.owner, wanted.size
+            request.topic, request.queue_id, codes, run, request.owner, fetch.wanted.size
         )
-        if not self.long_polling.hold(held, fetch.deadline):
+        if not self.long_polling.hold(held, until):
             return False
         fetch.held = held
         return True
