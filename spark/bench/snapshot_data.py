@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from spark.bench.messages import BORN_MS, HOST, Messages, batches
@@ -14,7 +15,7 @@ from store.io.os_filesystem import OsFileSystem
 from store.io.two_slot_file import SLOT_COUNT, SLOT_SIZE, decode_slot, encode_slot
 from store.log.entry import HEADER_SIZE, EntryKind, build_entry
 from store.log.layout import next_position
-from store.message.batch import decode_batch, encode_batch
+from store.message.batch import QueueRun, decode_batch, encode_batch
 from store.replica import ReplicaStore, StoreConfig
 from store.state.checkpoint import Checkpoint
 from store.state.format_file import FORMAT_NAME, decode_format, encode_format
@@ -42,15 +43,29 @@ def write_snapshots(
     ``body_size``: of uniform messages, in bytes. With ``linked`` the snapshots share the files of
     the log, which saves room on the disk.
     """
-    fs = OsFileSystem()
     live = f"{directory}/live"
+    first = f"{directory}/{GROUP}/{NODES[0]}"
+    write_snapshot(live, first, size_bytes, batches(messages, body_size))
+    shutil.rmtree(live)
+    others = [f"{directory}/{GROUP}/{node}" for node in NODES[1:]]
+    for node, target in zip(NODES[1:], others, strict=True):
+        copy_as(first, target, node, linked=linked)
+    return [first, *others]
+
+
+def write_snapshot(
+    live: str, target: str, size_bytes: int, entries: Iterable[Sequence[QueueRun]]
+) -> None:
+    """Writes a replica with about ``size_bytes`` bytes of log to ``live``, and its snapshot to
+    ``target``."""
+    fs = OsFileSystem()
     config = StoreConfig(GROUP, NODES[0], segment_size=SEGMENT_SIZE, min_free_bytes=0)
     store = ReplicaStore.open(fs, live, config)
     store.save_hard_state(1, NODES[0])
     queues = ConsumeQueues(fs, f"{live}/consumequeue")
     keys = KeyIndex(fs, f"{live}/keyindex")
     end = index = chain = flushed = 0
-    for runs in batches(messages, body_size):
+    for runs in entries:
         if end >= size_bytes:
             break
         stored_ms = BORN_MS + index
@@ -84,15 +99,9 @@ def write_snapshots(
             state=encode_machine_state(state),
         )
     )
-    first = f"{directory}/{GROUP}/{NODES[0]}"
-    for _ in store.begin_snapshot(first, BORN_MS).steps():
+    for _ in store.begin_snapshot(target, BORN_MS).steps():
         pass
     store.close()
-    shutil.rmtree(live)
-    others = [f"{directory}/{GROUP}/{node}" for node in NODES[1:]]
-    for node, target in zip(NODES[1:], others, strict=True):
-        copy_as(first, target, node, linked=linked)
-    return [first, *others]
 
 
 def flush(queues: ConsumeQueues, keys: KeyIndex) -> None:
