@@ -18,33 +18,27 @@ def lane() -> ThreadExecutor:
     return ThreadExecutor(asyncio.get_running_loop(), "lane")
 
 
-def test_the_loop_turns_while_the_work_is_done() -> None:
+async def test_the_loop_turns_while_the_work_is_done() -> None:
     turned = Event()
 
     def work(_go_on: Callable[[], None]) -> int:
         assert turned.wait(SECONDS)
         return get_ident()
 
-    async def scenario() -> None:
-        executor = lane()
-        asyncio.get_running_loop().call_soon(turned.set)
-        assert await result_of(executor, work) != get_ident()
-        executor.close()
-
-    asyncio.run(scenario())
+    executor = lane()
+    asyncio.get_running_loop().call_soon(turned.set)
+    assert await result_of(executor, work) != get_ident()
+    executor.close()
 
 
-def test_work_that_fails_says_why() -> None:
+async def test_work_that_fails_says_why() -> None:
     def work(_go_on: Callable[[], None]) -> None:
         raise OSError(5, "the disk failed")
 
-    async def scenario() -> None:
-        executor = lane()
-        with pytest.raises(OSError, match="the disk failed"):
-            await result_of(executor, work)
-        executor.close()
-
-    asyncio.run(scenario())
+    executor = lane()
+    with pytest.raises(OSError, match="the disk failed"):
+        await result_of(executor, work)
+    executor.close()
 
 
 def pieces(begun: Event, ends: Event, ended: list[str]) -> Callable[[Callable[[], None]], str]:
@@ -70,40 +64,34 @@ def pieces(begun: Event, ends: Event, ended: list[str]) -> Callable[[Callable[[]
 
 
 @pytest.mark.parametrize("times", [1, 3])
-def test_who_is_cancelled_stops_the_work_and_waits_for_its_end(times: int) -> None:
+async def test_who_is_cancelled_stops_the_work_and_waits_for_its_end(times: int) -> None:
     begun, ends, ended = Event(), Event(), list[str]()
 
-    async def scenario() -> None:
-        loop, executor = asyncio.get_running_loop(), lane()
-        task = loop.create_task(result_of(executor, pieces(begun, ends, ended)))
-        await loop.run_in_executor(None, begun.wait)
-        for _ in range(times):
-            task.cancel()
-            await turns(10)
-        assert not task.done()
-        ends.set()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert ended == ["closed its files"]
-        executor.close()
-
-    asyncio.run(scenario())
-
-
-def test_who_is_cancelled_when_the_work_is_done_has_no_result() -> None:
-    async def scenario() -> None:
-        loop, executor = asyncio.get_running_loop(), lane()
-        done = loop.create_future()
-
-        def work(_go_on: Callable[[], None]) -> int:
-            loop.call_soon_threadsafe(done.set_result, None)
-            return 7
-
-        task = loop.create_task(result_of(executor, work))
-        await done
+    loop, executor = asyncio.get_running_loop(), lane()
+    task = loop.create_task(result_of(executor, pieces(begun, ends, ended)))
+    await loop.run_in_executor(None, begun.wait)
+    for _ in range(times):
         task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        executor.close()
+        await turns(10)
+    assert not task.done()
+    ends.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended == ["closed its files"]
+    executor.close()
 
-    asyncio.run(scenario())
+
+async def test_who_is_cancelled_when_the_work_is_done_has_no_result() -> None:
+    loop, executor = asyncio.get_running_loop(), lane()
+    done = loop.create_future()
+
+    def work(_go_on: Callable[[], None]) -> int:
+        loop.call_soon_threadsafe(done.set_result, None)
+        return 7
+
+    task = loop.create_task(result_of(executor, work))
+    await done
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    executor.close()
