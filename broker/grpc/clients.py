@@ -179,7 +179,6 @@ class Clients:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        leader: LeaderClients,
         to_leader: Callable[[Call, bytes], Awaitable[None]],
         check: Callable[[Call, bytes], None],
     ) -> None:
@@ -187,7 +186,6 @@ class Clients:
         :class:`~broker.errors.AccessDeniedError` if the caller may not be what the command with its
         settings says."""
         self._loop = loop
-        self._leader = leader
         self._to_leader = to_leader
         self._check = check
         self._sessions: dict[str, Session] = {}

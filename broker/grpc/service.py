@@ -44,7 +44,7 @@ class GrpcService:
         self.routes = Routes(context, security)
         self.leader_clients = LeaderClients(context)
         self.renewals = Renewals(loop, context.pop.renewal, self._members)
-        self.clients = Clients(loop, self.leader_clients, self._to_leader, self._check)
+        self.clients = Clients(loop, self._to_leader, self._check)
         self.forwarder = GrpcForwarder(
             loop,
             str(context.config.own.address),

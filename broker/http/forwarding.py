@@ -46,7 +46,6 @@ class HttpForwarder:
         or the address is unknown."""
         self.forwarded = 0
         """The number of requests forwarded since the start."""
-        self._context = context
         self._leader_address = leader_address
         self._tls = NodeTls(client_security(context.config.security))
         self._leader_wait = LeaderWait(

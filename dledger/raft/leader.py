@@ -52,7 +52,6 @@ class LeaderState:
         self._node = node
         self._term = term
         self._raft_log = raft_log
-        self._ready_builder = ready_builder
         self._config = config
         self._evidence = evidence
         self._evidence_before = evidence.copy()
@@ -61,7 +60,6 @@ class LeaderState:
         self._ticked_at = now
         members = raft_log.configurations.current.members
         self.replicator = Replicator(
-            node=node,
             term=term,
             peers=[name for name in members if name != node],
             connected=connected,

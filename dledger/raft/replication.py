@@ -25,7 +25,6 @@ class Replicator:
     def __init__(
         self,
         *,
-        node: str,
         term: int,
         peers: Iterable[str],
         connected: Iterable[str],
@@ -34,7 +33,6 @@ class Replicator:
         config: RaftConfig,
         now: float,
     ) -> None:
-        self._node = node
         self._term = term
         self._log = log
         self._ready_builder = ready_builder

@@ -73,7 +73,7 @@ class ReplicaCheck:
         self._report.findings = self._log.findings
         # Findings about the small files themselves belong to the plan.
         self._state = state = plan.state
-        self._border, self._last_index = border, last_index
+        self._border = border
         self._fs, self._buffers = fs, buffers
         self._walk: LogWalk = DamagedLogWalk(
             fs,
