@@ -1,7 +1,8 @@
 """Helpers for tests of several packages.
 
 - ``virtual_network``: ``NetworkedLoop``, the simulator's event loop with a network in memory. A
-  test that takes the fixture ``loop`` runs in it.
+  test that takes the fixture ``loop`` runs in it, and one that takes ``each_loop`` in asyncio's
+  loop and in uvloop's.
 - ``fake_executor``: disk work without a thread.
 - ``certificates``: keys and certificates of a cluster.
 - ``odd_files``: other things in the place of a small file.
