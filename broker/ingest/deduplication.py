@@ -103,7 +103,7 @@ class Deduplicator:
         Raises as :meth:`~broker.group_commit.batcher.Batcher.add_messages`, and
         :class:`SameHashError`.
         """
-        topic, messages = new.topic, new.messages
+        topic, _, messages, _ = new
         hashes = messages[0].key_hashes
         place = self._batcher.deduplication_index.get(hashes[0]) if hashes else None
         key = find_property(messages[0].properties, UNIQUE_KEY) if place is not None else None
