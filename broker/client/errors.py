@@ -46,7 +46,8 @@ class TopicNotFoundError(ClientError):
     def __init__(self, topic: str) -> None:
         self.topic = topic
         super().__init__(
-            f"topic {topic} does not exist; create it with: dledger topic create {topic}"
+            f"no running broker has topic {topic}; `dledger status` shows the brokers, "
+            f"`dledger topic create {topic}` creates it"
         )
 
 

@@ -15,6 +15,15 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, TypeVar
 
+from broker.cluster_admin.broker_names import (
+    MASTER_ID,
+    BrokerName,
+    DepartedBroker,
+    Leaders,
+    departed_names,
+    registered_names,
+    unregistered,
+)
 from broker.command_error import WHERE_A_NAMESERVER_IS, CommandError, UsageError
 from broker.remoting.client import RemotingClient
 from broker.remoting.protocol.codes import (
@@ -34,10 +43,9 @@ from broker.security.credentials import (
     security_from,
 )
 from dledger.wire.endpoint import Endpoint, join_host_port
+from store.quoting import quoted
 
 T = TypeVar("T")
-
-MASTER_ID = 0
 
 ANSWER_SECONDS = 15.0
 """The timeout of a request, long enough for a busy disk, because a command asks once."""
@@ -62,13 +70,26 @@ class NoAnswerError(CommandError):
     retriable = True
 
 
-class NoTopicError(CommandError):
-    """No broker has the topic. ``cluster``: ``source`` or ``target``, where there are two."""
+class NobodyError(CommandError):
+    """No broker is registered. ``gone``: the broker names that were, for all that is known."""
 
-    def __init__(self, topic: str, cluster: str = "") -> None:
+    def __init__(self, gone: Sequence[str]) -> None:
+        why = f": {unregistered(gone)}; start its nodes" if gone else ""
+        super().__init__(f"no broker is registered{why}")
+
+
+class NoTopicError(CommandError):
+    """No registered broker has the topic. ``cluster``: ``source`` or ``target``, where there are
+    two. ``gone``: the broker names without a process, which may have it."""
+
+    def __init__(self, topic: str, cluster: str = "", gone: Sequence[str] = ()) -> None:
+        self.gone = gone
         where = f" in the {cluster} cluster" if cluster else ""
         super().__init__(
-            f"topic {topic} does not exist{where}; `dledger topic list` shows all topics, "
+            f"no registered broker has topic {topic}{where}, but {unregistered(gone)}; "
+            "start its nodes"
+            if gone
+            else f"topic {topic} does not exist{where}; `dledger topic list` shows all topics, "
             "`dledger topic create` creates one"
         )
 
@@ -92,41 +113,6 @@ class RefusedError(CommandError):
         if "AclException" in (remark or "") and not security_from(os.environ).credentials:
             hint = "; name an account: --profile FILE or $DLEDGER_PROFILE"
         super().__init__(f"{address} refused: {refusal_words(code, remark)}{hint}")
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerName:
-    """One broker name by the NameServer, with its addresses by broker id."""
-
-    name: str
-    cluster: str
-    addresses: Mapping[int, str]
-
-    @property
-    def master(self) -> str | None:
-        """The address of the leader, or None."""
-        return self.addresses.get(MASTER_ID)
-
-
-@dataclass(frozen=True, slots=True)
-class DepartedBroker:
-    """A broker name without a registered process."""
-
-    name: str
-    seconds: float
-    """How long it has been gone, in seconds."""
-    members: Mapping[str, int]
-    """The former broker ids by address; 0 for a node that never followed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Leaders:
-    """The leaders of all groups, for a change that each group keeps in its own log."""
-
-    addresses: Mapping[str, str]
-    """By broker name."""
-    gone: Sequence[str]
-    """The broker names without a registered process: no change reaches them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,23 +182,32 @@ class AdminClient:
 
     async def broker_names(self) -> list[BrokerName]:
         """Every registered broker name, in order."""
-        return _registered(await self._cluster_info())
+        return registered_names(await self._cluster_info())
 
     async def departed_brokers(self) -> list[DepartedBroker]:
         """The broker names without a process that the NameServer keeps, in order."""
-        return _departed(await self._cluster_info())
+        return departed_names(await self._cluster_info())
 
     async def leaders(self) -> Leaders:
         """The leaders of all groups that the NameServer knows.
 
-        Raises :class:`CommandError` if there is none, and :class:`NoLeaderError`.
+        Raises :class:`NobodyError` and :class:`NoLeaderError`.
         """
+        names, gone = await self._names()
+        return Leaders(_with_leaders({name.name: name.master for name in names}), gone)
+
+    async def unregistered(self) -> list[str]:
+        """The broker names without a registered process. What only they have is missing from all
+        answers. Raises :class:`NobodyError` if no broker is registered."""
+        return (await self._names())[1]
+
+    async def _names(self) -> tuple[list[BrokerName], list[str]]:
+        """The registered broker names, and those without a process."""
         document = await self._cluster_info()  # one answer: a group is registered or gone
-        masters = {name.name: name.master for name in _registered(document)}
-        gone = [each.name for each in _departed(document)]
-        if not masters:
-            raise CommandError(f"no broker is registered; gone are: {', '.join(gone) or 'none'}")
-        return Leaders(_with_leaders(masters), gone)
+        names, gone = registered_names(document), [each.name for each in departed_names(document)]
+        if not names:
+            raise NobodyError(gone)
+        return names, gone
 
     async def _cluster_info(self) -> dict[str, Any]:
         return document_of(await self.ask_namesrv(RequestCode.GET_BROKER_CLUSTER_INFO))
@@ -223,12 +218,27 @@ class AdminClient:
         Raises :class:`CommandError` if the cluster is unknown or a group has no leader, because a
         change on only some brokers would look complete.
         """
-        names = await self.broker_names()
+        names, _ = await self._names()
         chosen = [name for name in names if cluster in (None, name.cluster)]
         if not chosen:
-            known = ", ".join(sorted({name.cluster for name in names})) or "none"
+            known = ", ".join(sorted({name.cluster for name in names}))
             raise CommandError(f"no broker of cluster {cluster} is registered; known are: {known}")
         return _with_leaders({name.name: name.master for name in chosen})
+
+    async def leader(self, group: str) -> str:
+        """The address of one group's leader, whatever other groups are like.
+
+        Raises :class:`~broker.command_error.UsageError` for an unknown group, :class:`CommandError`
+        for one without a registered node, and :class:`NoLeaderError`.
+        """
+        names, gone = await self._names()
+        masters = {name.name: name.master for name in names}
+        if group in gone:
+            raise CommandError(f"{unregistered([group])}; start its nodes")
+        if group not in masters:
+            known = ", ".join(sorted(masters))
+            raise UsageError(f"there is no group {quoted(group)}; known are: {known}")
+        return _with_leaders({group: masters[group]})[group]
 
     async def leader_of(self, address: str) -> str:
         """The leader's address for the broker at ``address``; ``address`` itself if the NameServer
@@ -242,13 +252,14 @@ class AdminClient:
     async def route(self, topic: str) -> TopicRoute:
         """The route of a topic.
 
-        Raises :class:`NoTopicError`, and :class:`CommandError` if one of its groups has no leader.
+        Raises :class:`NoTopicError`, :class:`NobodyError` if no broker is registered, and
+        :class:`NoLeaderError` if one of its groups has no leader.
         """
         try:
             answer = await self.ask_namesrv(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
         except RefusedError as error:
             if error.code == ResponseCode.TOPIC_NOT_EXIST:
-                raise NoTopicError(topic) from error
+                raise NoTopicError(topic, gone=await self.unregistered()) from error
             raise
         document = document_of(answer)
         masters = {
@@ -326,26 +337,6 @@ async def _aliases(address: str) -> set[str]:
     except (OSError, ValueError):  # also for invalid host names
         return {address}
     return {address, *(join_host_port(str(where[0]), port) for *_, where in found)}
-
-
-def _registered(document: Mapping[str, Any]) -> list[BrokerName]:
-    table = document.get("brokerAddrTable", {})
-    return [
-        BrokerName(
-            name,
-            str(table[name].get("cluster", "")),
-            {int(key): address for key, address in table[name]["brokerAddrs"].items()},
-        )
-        for name in sorted(table)
-    ]
-
-
-def _departed(document: Mapping[str, Any]) -> list[DepartedBroker]:
-    table = document.get("goneTable", {})
-    return [
-        DepartedBroker(name, table[name]["goneMillis"] / 1000, table[name]["members"])
-        for name in sorted(table)
-    ]
 
 
 def _with_leaders(masters: Mapping[str, str | None]) -> dict[str, str]:

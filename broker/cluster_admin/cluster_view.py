@@ -8,12 +8,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from broker.admin.group_health import LEADER, GroupHealth, MemberReport, group_health, leader_of
-from broker.cluster_admin.admin_client import (
-    AdminClient,
-    BrokerName,
-    DepartedBroker,
-    document_of,
-)
+from broker.cluster_admin.admin_client import AdminClient, document_of
+from broker.cluster_admin.broker_names import BrokerName, DepartedBroker
 from broker.command_error import CommandError
 from broker.remoting.protocol.codes import RequestCode
 from broker.remoting.protocol.java_json import decode_json

@@ -10,6 +10,7 @@ from itertools import zip_longest
 from typing import Any
 
 from broker.cluster_admin.admin_client import AdminClient, document_of
+from broker.cluster_admin.broker_names import unregistered
 from broker.command_error import CommandError
 from broker.remoting.protocol.codes import RequestCode
 
@@ -100,6 +101,8 @@ async def find_group(admin: AdminClient, name: str, *, hint: str = "") -> Consum
     answers = await _ask(admin, masters, {"group": name})
     found = {broker: groups[0] for broker, groups in answers.items() if groups}
     if not found:
+        if gone := await admin.unregistered():
+            hint += f"; {unregistered(gone)}"
         raise UnknownGroupError(name, await group_names(admin), hint)
     topics = [(broker, topic) for broker, group in found.items() for topic in group["topics"]]
     # A group that consumes a topic on one broker group consumes it on the others, too.

@@ -48,11 +48,7 @@ class GroupMembers:
     async def leader(self) -> str:
         """The leader's address; waits for an election. Raises :class:`CommandError` if there is
         still no leader."""
-        masters = await when_led(self.admin.masters)
-        if self.group not in masters:
-            known = ", ".join(sorted(masters)) or "none"
-            raise UsageError(f"there is no group {self.group}; known are: {known}")
-        return masters[self.group]
+        return await when_led(lambda: self.admin.leader(self.group))
 
     async def members(self) -> dict[str, Any]:
         """The leader's answer about the members (see ``broker/admin/membership.py``)."""

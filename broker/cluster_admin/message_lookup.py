@@ -10,12 +10,8 @@ from broker.admin.message_trace import TRACE_TOPIC, TraceEvent, TraceKind, trace
 from broker.client.errors import UndecodableBodyError
 from broker.client.message import MessageQueue
 from broker.client.received_message import ReceivedMessage
-from broker.cluster_admin.admin_client import (
-    AdminClient,
-    NoLeaderError,
-    NoTopicError,
-    RefusedError,
-)
+from broker.cluster_admin.admin_client import AdminClient, NoLeaderError, NoTopicError, RefusedError
+from broker.cluster_admin.broker_names import unregistered
 from broker.command_error import CommandError
 from broker.remoting.protocol.codes import MISSING, RequestCode, ResponseCode
 from broker.remoting.protocol.ext_fields import INT64_MAX
@@ -42,6 +38,8 @@ async def trace_events(admin: AdminClient, message_id: str) -> list[TraceEvent]:
             admin, TRACE_TOPIC, message_id, count=QUERY_MESSAGES, since=0, until=INT64_MAX
         )
     except NoTopicError as error:
+        if error.gone:
+            raise
         raise CommandError(
             "no client has sent traces; switch on message trace in the clients"
         ) from error
@@ -89,6 +87,8 @@ async def find_by_id(admin: AdminClient, message_id: str) -> list[ReceivedMessag
         raise NoLeaderError(f"{', '.join(leaderless)}, which may have it, has no leader now")
     if refusal is not None:
         raise refusal
+    if gone := await admin.unregistered():
+        raise CommandError(f"{unregistered(gone)}, which may have it; start its nodes")
     return []
 
 

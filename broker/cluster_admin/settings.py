@@ -5,21 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from broker.cluster_admin.admin_client import AdminClient
-from broker.command_error import UsageError
 from broker.remoting.protocol.codes import RequestCode
-from store.quoting import quoted
 
 
 async def leaders_by_group(admin: AdminClient, group: str | None) -> dict[str, str]:
-    """The leaders' addresses, of all groups or of one. Raises
-    :class:`~broker.command_error.UsageError` for an unknown group."""
-    masters = await admin.masters()
+    """The leaders' addresses, of all groups or of one. Raises as
+    :meth:`AdminClient.masters` and :meth:`AdminClient.leader`."""
     if group is None:
-        return dict(sorted(masters.items()))
-    if group not in masters:
-        known = ", ".join(sorted(masters)) or "none"
-        raise UsageError(f"there is no group {quoted(group)}; known are: {known}")
-    return {group: masters[group]}
+        return dict(sorted((await admin.masters()).items()))
+    return {group: await admin.leader(group)}
 
 
 async def settings_by_group(admin: AdminClient, group: str | None) -> dict[str, dict[str, str]]:

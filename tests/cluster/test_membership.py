@@ -195,7 +195,7 @@ def test_what_makes_no_sense_is_refused_in_one_line(local: RunningCluster) -> No
         ("member", "add", "broker-a", "n3", "nowhere"): (2, "'nowhere' is not host:port"),
         ("member", "add", "broker-a", "n0", "127.0.0.1:1"): (1, "n0 is a voter of broker-a"),
         ("member", "add", "broker-a", "n3", "127.0.0.1:1"): (1, "cannot connect to 127.0.0.1:1"),
-        ("member", "list", "broker-x"): (2, "there is no group broker-x; known are: broker-a"),
+        ("member", "list", "broker-x"): (2, "there is no group 'broker-x'; known are: broker-a"),
         ("member", "promote", "broker-a", "n7"): (1, "n7 is not a learner of broker-a"),
         ("member", "remove", "broker-a", "n7"): (1, "n7 is not a member"),
         ("leader", "transfer", "broker-a", "n7"): (1, "n7 is not a voter"),

@@ -28,6 +28,7 @@ from broker.cli.terminal.output import Output, print_table, unregistered_groups
 from broker.cli.terminal.program import Group
 from broker.cli.terminal.progress import Progress
 from broker.cluster_admin.admin_client import run_admin
+from broker.cluster_admin.broker_names import unregistered
 from broker.cluster_admin.cluster_view import GroupView, view_groups
 from broker.command_error import CommandError, UsageError
 from broker.exit_codes import EXIT_FAILED
@@ -94,7 +95,7 @@ def create(
         print(f"{index.name}: {index.size:,} bytes, {sent:,} of them sent")
     if gone:
         print(
-            f"dledger backup: {_unregistered(gone)}: the backup lacks it; name the other groups "
+            f"dledger backup: {unregistered(gone)}: the backup lacks it; name the other groups "
             "with --group if that is right",
             file=sys.stderr,
         )
@@ -113,12 +114,8 @@ def _chosen(
     gone = [group.group for group in chosen if group.unregistered_seconds is not None]
     running = [group for group in chosen if group.unregistered_seconds is None]
     if not running:
-        raise CommandError(_unregistered(gone) if gone else "no broker is registered")
+        raise CommandError(unregistered(gone) if gone else "no broker is registered")
     return running, gone
-
-
-def _unregistered(gone: Sequence[str]) -> str:
-    return f"no node of {', '.join(gone)} is registered any more"
 
 
 def _send(store: BackupStore, sources: Sequence[SnapshotSource]) -> tuple[BackupIndex, int]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from broker.cli.commands.missing_groups import tell_unregistered
 from broker.cli.commands.name_completion import groups
 from broker.cli.terminal.client_session import run_session
 from broker.cli.terminal.message_printer import (
@@ -27,7 +28,7 @@ from broker.cli.terminal.options import (
     options,
     yes_option,
 )
-from broker.cli.terminal.output import Output, print_table
+from broker.cli.terminal.output import Output, print_table, unregistered_groups
 from broker.cli.terminal.program import Group
 from broker.cli.terminal.progress import Progress
 from broker.cli.terminal.time_arguments import TIME, TIME_HELP, timestamp_ms
@@ -81,8 +82,12 @@ def _window(place: Mapping[str, int | None]) -> Window:
 def list_groups(namesrv: str, output: Output) -> None:
     """The groups with dead letters, and how many they have."""
 
-    found = run_on_leaders(namesrv, dead_letter_counts)
-    if output.document({"groups": found}):
+    async def work(admin: AdminClient) -> tuple[list[dict[str, object]], list[str]]:
+        return await dead_letter_counts(admin), await admin.unregistered()
+
+    found, gone = run_on_leaders(namesrv, work)
+    tell_unregistered("dlq list", gone)
+    if output.document({"groups": found, **unregistered_groups(gone)}):
         return
     if not found:
         print("no group has dead letters")
@@ -206,7 +211,9 @@ def purge(*, group: str, yes: bool, namesrv: str, output: Output) -> None:
 def _run(namesrv: str, group: str, work: Callable[[AdminClient], Any]) -> Any:
     try:
         return run_admin(namesrv, work)
-    except NoTopicError:
+    except NoTopicError as error:
+        if error.gone:
+            raise
         raise CommandError(
             f"{group} has no dead letters; `dledger dlq list` shows groups that have"
         ) from None

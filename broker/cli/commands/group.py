@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from broker.cli.commands.missing_groups import tell_unregistered
 from broker.cli.commands.name_completion import groups, topics
 from broker.cli.terminal.name_arguments import group_name, topic_name
 from broker.cli.terminal.numbers import WholeRange
@@ -18,7 +19,7 @@ from broker.cli.terminal.options import (
     dry_run_option,
     yes_option,
 )
-from broker.cli.terminal.output import Output, print_table
+from broker.cli.terminal.output import Output, print_table, unregistered_groups
 from broker.cli.terminal.program import Group
 from broker.cli.terminal.time_arguments import TIME, TIME_HELP, place_in_time
 from broker.cluster_admin.admin_client import (
@@ -60,8 +61,13 @@ known_argument = click.argument("name", type=group_name, shell_complete=groups)
 @cluster_options
 def list_groups(namesrv: str, output: Output) -> None:
     """The groups with a configuration, members or offsets."""
-    groups = run_on_leaders(namesrv, group_names)
-    if not output.document({"groups": groups}):
+
+    async def work(admin: AdminClient) -> tuple[list[str], list[str]]:
+        return await group_names(admin), await admin.unregistered()
+
+    groups, gone = run_on_leaders(namesrv, work)
+    tell_unregistered("group list", gone)
+    if not output.document({"groups": groups, **unregistered_groups(gone)}):
         print("\n".join(groups) or "there are no groups yet")
 
 

@@ -19,6 +19,7 @@ from broker.cli.terminal.output import Output, print_table, unregistered_groups
 from broker.cli.terminal.program import Command
 from broker.cli.terminal.progress import waiting
 from broker.cluster_admin.admin_client import run_admin, run_to_its_end
+from broker.cluster_admin.broker_names import unregistered
 from broker.cluster_admin.cluster_view import NodeView, view_groups
 from broker.cluster_admin.snapshot_fetch import NotHereError, fetch_snapshot
 from broker.cluster_admin.snapshot_requests import snapshot_requests
@@ -48,7 +49,7 @@ def command(out: Path, namesrv: str, output: Output) -> None:
     groups = run_admin(namesrv, view_groups)
     gone = [group.group for group in groups if group.unregistered_seconds is not None]
     nodes = [node for group in groups if group.unregistered_seconds is None for node in group.nodes]
-    left_out = f"no node of {', '.join(gone)} is registered any more"
+    left_out = unregistered(gone)
     if not nodes:
         why = f": {left_out}; start its nodes" if gone else ""
         raise CommandError(f"no broker is registered at {namesrv}{why}")

@@ -177,7 +177,7 @@ class TopicMirror:
         try:
             return await when_led(lambda: view_queues(admin, self._topic))
         except NoTopicError as error:
-            raise NoTopicError(self._topic, cluster) from error
+            raise NoTopicError(self._topic, cluster, error.gone) from error
 
     async def _settled(self, known: Sequence[Link]) -> list[QueueView]:
         """The queues of the target. Without links nobody writes to them any more."""

@@ -371,6 +371,12 @@ class Cluster:
         await self._name_server.stop()
 
     def _route(self, connection: Connection, request: Frame) -> None:
+        if request.code == RequestCode.GET_BROKER_CLUSTER_INFO:
+            table = {
+                broker.group.name: {"brokerAddrs": dict[str, str]()} for broker in self.brokers
+            }
+            connection.respond(request, body=(orjson.dumps({"brokerAddrTable": table}),))
+            return
         topic = ext_str(request, "topic")
         self.lookups.append(topic)
         if topic not in self.topics:
@@ -381,20 +387,14 @@ class Cluster:
             known = addresses.setdefault(broker.group.name, {})
             if broker.leading and broker.group.name not in self.leaderless:
                 known["0"] = broker.address
+        queues = dict.fromkeys(("readQueueNums", "writeQueueNums"), self.topics[topic])
         document = {
             "brokerDatas": [
                 {"brokerName": name, "cluster": "c", "brokerAddrs": known}
                 for name, known in addresses.items()
             ],
             "queueDatas": [
-                {
-                    "brokerName": name,
-                    "perm": 6,
-                    "readQueueNums": self.topics[topic],
-                    "writeQueueNums": self.topics[topic],
-                    "topicSysFlag": 0,
-                }
-                for name in addresses
+                {"brokerName": name, "perm": 6, "topicSysFlag": 0, **queues} for name in addresses
             ],
         }
         connection.respond(request, body=(orjson.dumps(document),))

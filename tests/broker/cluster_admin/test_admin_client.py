@@ -13,7 +13,6 @@ from broker.cluster_admin.admin_client import (
     ASK_AGAIN_SECONDS,
     LEADER_SECONDS,
     AdminClient,
-    BrokerName,
     NoLeaderError,
     NoTopicError,
     RefusedError,
@@ -21,6 +20,7 @@ from broker.cluster_admin.admin_client import (
     run_admin,
     when_led,
 )
+from broker.cluster_admin.broker_names import BrokerName
 from broker.cluster_admin.cluster_view import VIEW_SECONDS, view_node
 from broker.cluster_admin.message_lookup import find_by_id, trace_events
 from broker.command_error import CommandError
@@ -153,6 +153,10 @@ async def test_a_message_that_cannot_be_read_is_not_called_unknown(
     async def broker_names(_: AdminClient) -> list[BrokerName]:
         return [BrokerName(at, "DefaultCluster", {0: at}) for at in (ADDRESS, other)]
 
+    async def unregistered(_: AdminClient) -> list[str]:
+        return []
+
+    monkeypatch.setattr(AdminClient, "unregistered", unregistered)
     monkeypatch.setattr(AdminClient, "broker_names", broker_names)
 
     def damaged(connection: Connection, request: Frame) -> None:

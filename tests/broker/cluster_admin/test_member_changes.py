@@ -16,9 +16,9 @@ from tests.support.virtual_network import NetworkedLoop
 ADDRESS = "10.0.0.1:10911"
 
 
-def group(masters: Any) -> GroupMembers:
+def group(leaders: Any) -> GroupMembers:
     admin = AsyncMock(spec=AdminClient)
-    admin.masters.side_effect = masters
+    admin.leader.side_effect = leaders
     body = orjson.dumps({"node": "n0", "leader": "n0", "voters": ["n0"]})
     admin.ask.return_value = Frame(0, 1, body=body)
     return GroupMembers(admin, "broker-a")
@@ -27,7 +27,7 @@ def group(masters: Any) -> GroupMembers:
 async def test_the_members_are_told_after_an_election(loop: NetworkedLoop) -> None:
     electing = NoLeaderError("broker-a has no leader now")
     began = loop.time()
-    found = await group([electing, electing, {"broker-a": ADDRESS}]).members()
+    found = await group([electing, electing, ADDRESS]).members()
     assert found["voters"] == ["n0"]
     assert 0 < loop.time() - began < LEADER_SECONDS
 

@@ -43,9 +43,6 @@ class TwoGroups(AdminClient):
         self.earlier = earlier
         self.changes: list[str] = []
 
-    async def masters(self, cluster: str | None = None) -> dict[str, str]:
-        return {"a": "a", "b": "b"}
-
     async def route(self, topic: str) -> TopicRoute:
         if not self.topics:
             raise NoTopicError(topic)
@@ -55,6 +52,8 @@ class TwoGroups(AdminClient):
     async def ask_namesrv(
         self, code: RequestCode, ext: Mapping[str, object] | None = None
     ) -> Frame:
+        if code == RequestCode.GET_BROKER_CLUSTER_INFO:
+            return answer({"brokerAddrTable": {at: {"brokerAddrs": {"0": at}} for at in "ab"}})
         brokers = [{"brokerName": name, "brokerAddrs": {"0": name}} for name in self.topics]
         return answer({"brokerDatas": brokers, "queueDatas": []})
 

@@ -27,8 +27,9 @@ class Group(AdminClient):
     def __init__(self) -> None:
         self.changes: list[str] = []
 
-    async def masters(self, cluster: str | None = None) -> dict[str, str]:
-        return {"broker-a": LEADER}
+    async def leader(self, group: str) -> str:
+        assert group == "broker-a"
+        return LEADER
 
     async def ask(
         self,

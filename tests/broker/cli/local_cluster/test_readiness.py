@@ -10,7 +10,8 @@ from broker.cli.local_cluster import readiness
 from broker.cli.local_cluster.local_cluster import design_cluster
 from broker.cli.local_cluster.port_layout import Ports
 from broker.cli.local_cluster.readiness import wait_until_serving
-from broker.cluster_admin.admin_client import AdminClient, BrokerName
+from broker.cluster_admin.admin_client import AdminClient
+from broker.cluster_admin.broker_names import BrokerName
 from broker.cluster_admin.cluster_view import GroupView, NodeView
 
 LEADER, OTHER = "127.0.0.1:1", "127.0.0.1:2"
