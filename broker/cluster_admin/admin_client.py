@@ -50,6 +50,9 @@ T = TypeVar("T")
 ANSWER_SECONDS = 15.0
 """The timeout of a request, long enough for a busy disk, because a command asks once."""
 
+NAMESRV_SECONDS = 3.0
+"""The same for a NameServer, which answers from memory. Then the next one is asked."""
+
 LEADER_SECONDS = 5.0
 """How long a command waits for a leader. An election takes a second or two, and longer after a
 split vote."""
@@ -155,13 +158,13 @@ class AdminClient:
     async def ask_namesrv(
         self, code: RequestCode, ext: Mapping[str, object] | None = None
     ) -> Frame:
-        """The answer of the first reachable NameServer."""
-        unreachable = []
+        """The answer of the first NameServer that answers."""
+        silent = []
         for address in self._namesrv:
             try:
-                return await self.ask(address, code, ext)
-            except UnreachableError as error:
-                unreachable.append(str(error))
+                return await self.ask(address, code, ext, seconds=NAMESRV_SECONDS)
+            except (UnreachableError, NoAnswerError) as error:
+                silent.append(error)
             except RefusedError as error:
                 if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                     raise
@@ -169,10 +172,10 @@ class AdminClient:
                     f"{address} is not a NameServer, it does not know request {int(code)}; "
                     f"{WHERE_A_NAMESERVER_IS}"
                 ) from error
-            except NoAnswerError as error:
-                raise NoAnswerError(f"{error}; {WHERE_A_NAMESERVER_IS}") from error
+        if len(silent) == 1 and isinstance(silent[0], NoAnswerError):
+            raise NoAnswerError(f"{silent[0]}; {WHERE_A_NAMESERVER_IS}") from silent[0]
         raise UnreachableError(
-            f"no NameServer answers ({'; '.join(unreachable)}); {WHERE_A_NAMESERVER_IS}"
+            f"no NameServer answers ({'; '.join(map(str, silent))}); {WHERE_A_NAMESERVER_IS}"
         )
 
     async def tell_namesrvs(self, code: RequestCode, ext: Mapping[str, object]) -> None:

@@ -77,20 +77,22 @@ def _window(place: Mapping[str, int | None]) -> Window:
     )
 
 
-@command.command("list", examples="  dledger dlq list\n")
+@command.command("list", examples="  dledger dlq list\n  dledger dlq list billing\n")
+@click.argument("group", type=group_name, required=False, shell_complete=groups)
 @cluster_options
-def list_groups(namesrv: str, output: Output) -> None:
-    """The groups with dead letters, and how many they have."""
+def list_groups(group: str | None, namesrv: str, output: Output) -> None:
+    """The groups with dead letters, or only this one, and how many they have."""
 
     async def work(admin: AdminClient) -> tuple[list[dict[str, object]], list[str]]:
         return await dead_letter_counts(admin), await admin.unregistered()
 
     found, gone = run_on_leaders(namesrv, work)
+    found = [each for each in found if group in (None, each["group"])]
     tell_unregistered("dlq list", gone)
     if output.document({"groups": found, **unregistered_groups(gone)}):
         return
     if not found:
-        print("no group has dead letters")
+        print(f"{group or 'no group'} has {'no ' if group else ''}dead letters")
         return
     print_table(("GROUP", "MESSAGES"), [(each["group"], each["messages"]) for each in found])
 

@@ -50,9 +50,12 @@ command = Group()
 @cluster_options
 def get(*, message_id: str, topic: str | None, namesrv: str, output: Output) -> None:
     """Print one message by the id of its acknowledgement."""
-    message_id = message_id.upper()
     if not MESSAGE_ID.fullmatch(message_id):
-        raise UsageError(f"{quoted(message_id)} is not a message id of 32 hexadecimal digits")
+        raise UsageError(
+            f"{quoted(message_id)} is not a message id of 32 hexadecimal digits; "
+            "`dledger message query` looks for other keys"
+        )
+    message_id = message_id.upper()
     missing = f"no message has the id {message_id}"
     if topic is None:
         messages = run_on_leaders(namesrv, lambda admin: find_by_id(admin, message_id))

@@ -45,13 +45,17 @@ class LineReader:
                 self._ended = True
                 lines = [self._rest] if self._rest else []
                 self._rest = b""
-            if len(self._rest) > self._line_bytes_max:
-                raise CommandError(
-                    f"line {self.count + len(lines) + 1} is longer than {self._line_bytes_max} "
-                    "bytes, the limit of a message"
-                )
+            # Of several lines in a piece only the first and the last begin or end outside of it.
+            self._check(self.count + 1, lines[0] if lines else b"")
+            self._check(self.count + len(lines) + 1, self._rest)
         self.count += len(lines)
         return lines
+
+    def _check(self, number: int, line: bytes) -> None:
+        if len(line) > self._line_bytes_max:
+            raise CommandError(
+                f"line {number} is longer than {self._line_bytes_max} bytes, the limit of a message"
+            )
 
     async def _ready(self) -> None:
         if self._always_ready:

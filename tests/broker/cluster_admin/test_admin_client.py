@@ -12,6 +12,7 @@ from broker.cluster_admin.admin_client import (
     ANSWER_SECONDS,
     ASK_AGAIN_SECONDS,
     LEADER_SECONDS,
+    NAMESRV_SECONDS,
     AdminClient,
     NoLeaderError,
     NoTopicError,
@@ -180,6 +181,32 @@ async def test_a_message_that_cannot_be_read_is_not_called_unknown(
     else:
         with pytest.raises(RefusedError, match=told):
             await looking
+    await client.close()
+    for server in servers:
+        await server.stop()
+
+
+async def test_a_nameserver_that_hangs_does_not_hide_the_next_one(loop: NetworkedLoop) -> None:
+    def hangs(_connection: Connection, _request: Frame) -> None: ...
+
+    def answers(connection: Connection, request: Frame) -> None:
+        connection.respond(request, body=[b'{"brokerAddrTable": {"a": {"brokerAddrs": {}}}}'])
+
+    servers = [
+        RemotingServer(loop, "10.0.0.1", 9876 + at, serve)
+        for at, serve in enumerate((hangs, answers))
+    ]
+    for server in servers:
+        await server.start()
+    client = RemotingClient(loop)
+    began = loop.time()
+    both = AdminClient(client, "10.0.0.1:9876;10.0.0.1:9877")
+    assert [each.name for each in await both.broker_names()] == ["a"]
+    assert loop.time() - began == pytest.approx(NAMESRV_SECONDS, abs=0.5)
+    with pytest.raises(CommandError, match=r"no answer from 10.0.0.1:9876: no answer to request"):
+        await AdminClient(client, "10.0.0.1:9876").broker_names()
+    with pytest.raises(CommandError, match=r"no NameServer answers .no answer .*; cannot connect"):
+        await AdminClient(client, "10.0.0.1:9876;10.0.0.1:9").broker_names()
     await client.close()
     for server in servers:
         await server.stop()

@@ -81,3 +81,14 @@ async def test_a_line_that_is_too_long_is_named(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match=f"line 3 is longer than {limit} bytes"):
         await reader.read()
     os.close(fd)
+
+
+async def test_a_line_that_ends_a_little_too_late_is_named(tmp_path: Path) -> None:
+    limit = 2 * CHUNK_BYTES
+    fd = opened(tmp_path / "file", b"a\n" + b"x" * limit + b"\n" + b"y" * (limit + 1) + b"\nb\n")
+    reader = LineReader(fd, limit)
+    assert await reader.read() == [b"a"]
+    assert await reader.read() == [b"x" * limit]
+    with pytest.raises(CommandError, match=f"line 3 is longer than {limit} bytes"):
+        await reader.read()
+    os.close(fd)
