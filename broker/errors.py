@@ -43,6 +43,18 @@ class BodyTooLargeError(IllegalMessageError):
         super().__init__(f"the body has {size} bytes, at most {size_max} are allowed")
 
 
+class DeliveryTimeError(IllegalMessageError):
+    """No message can be delivered at that time, or at no such delay level."""
+
+
+class PropertiesTooLargeError(IllegalMessageError):
+    """The properties of a message have more bytes than a record has room for."""
+
+
+class IllegalKeysError(IllegalMessageError):
+    """A message has too many keys, or one that is too long."""
+
+
 class LongTopicNameError(IllegalMessageError):
     """No record can hold the name of the message's topic."""
 

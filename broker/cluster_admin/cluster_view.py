@@ -120,22 +120,31 @@ async def _view_group(admin: AdminClient, name: BrokerName) -> GroupView:
     others = [member["address"] for member in _members(told).values()]
     unasked = [address for address in others if address and address not in asked]
     told |= await _tell(admin, name.name, unasked)
-    return assemble_group(name.name, told)
+    view = assemble_group(name.name, told)
+    if view.nodes:
+        return view
+    members = {address: broker_id for broker_id, address in name.addresses.items()}
+    return replace(view, nodes=_down_nodes(name.name, members))
 
 
 async def _view_gone(admin: AdminClient, gone: DepartedBroker) -> GroupView:
     """A group without registered nodes. Its nodes may still run; those that do not answer are
     down."""
     view = assemble_group(gone.name, await _tell(admin, gone.name, gone.members))
-    down = [
-        _node_view(f"{gone.name}/{_node_of(broker_id)}", {"address": address}, None, None)
-        for address, broker_id in gone.members.items()
-    ]
     return replace(
         view,
-        nodes=view.nodes or sorted(down, key=lambda node: node.node),
+        nodes=view.nodes or _down_nodes(gone.name, gone.members),
         unregistered_seconds=gone.seconds,
     )
+
+
+def _down_nodes(group: str, members: Mapping[str, int]) -> list[NodeView]:
+    """The members of a group of which none answers, by address, with their broker ids."""
+    down = [
+        _node_view(f"{group}/{_node_of(broker_id)}", {"address": address}, None, None)
+        for address, broker_id in members.items()
+    ]
+    return sorted(down, key=lambda node: node.node)
 
 
 def _node_of(broker_id: int) -> str:

@@ -127,7 +127,7 @@ def _properties_of(message: Message) -> int:
     count = len(message.user_properties) + len(message.system_properties.keys)
     if count > _PROPERTIES_MAX:
         raise BadCallError(
-            Code.BAD_REQUEST,
+            Code.MESSAGE_PROPERTIES_TOO_LARGE,
             f"{count} properties and keys take more than {PROPERTIES_BYTES_MAX} bytes, "
             "which is the most",
         )

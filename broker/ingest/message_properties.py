@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from broker.errors import IllegalMessageError
+from broker.errors import IllegalKeysError, PropertiesTooLargeError
 from broker.limits import PRODUCE
 from store.message.record import PROPERTIES_BYTES_MAX
 
@@ -57,7 +57,7 @@ def is_delayed(properties: bytes) -> bool:
 
 def checked_properties(properties: bytes) -> bytes:
     """The properties of a single message without ``WAIT``. Raises
-    :class:`~broker.errors.IllegalMessageError` if they are too long."""
+    :class:`~broker.errors.PropertiesTooLargeError` if they are too long."""
     _check_size(properties)
     if b"WAIT\x01" in properties:
         properties = _WAIT.sub(b"", properties)
@@ -66,24 +66,24 @@ def checked_properties(properties: bytes) -> bytes:
 
 def _check_size(properties: bytes) -> None:
     if len(properties) > PROPERTIES_BYTES_MAX:
-        raise IllegalMessageError(
+        raise PropertiesTooLargeError(
             f"the properties have {len(properties)} bytes, at most {PROPERTIES_BYTES_MAX} fit"
         )
 
 
 def check_keys(words: Sequence[bytes], size: int) -> None:
-    """Raises :class:`~broker.errors.IllegalMessageError` for keys of a message
+    """Raises :class:`~broker.errors.IllegalKeysError` for keys of a message
     that are too many or too long; ``size`` is that of all its properties.
     """
     if len(words) > PRODUCE.keys_max:
-        raise IllegalMessageError(
+        raise IllegalKeysError(
             f"the message has {len(words)} keys, at most {PRODUCE.keys_max} are allowed"
         )
     if size <= PRODUCE.key_size_max:
         return
     longest = max(map(len, words), default=0)
     if longest > PRODUCE.key_size_max:
-        raise IllegalMessageError(
+        raise IllegalKeysError(
             f"a key of the message has {longest} bytes, at most {PRODUCE.key_size_max} are allowed"
         )
 

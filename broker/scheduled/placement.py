@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from broker.errors import IllegalMessageError
+from broker.errors import DeliveryTimeError, IllegalMessageError
 from broker.scheduled.republisher import real_queue_properties
 from broker.scheduled.system_properties import (
     DELAY,
@@ -86,11 +86,11 @@ def delay_level(topic: str, properties: bytes) -> int:
     try:
         level = whole_number(given)
     except ValueError:
-        raise IllegalMessageError(f"the delay level {_text(given)} is not a number") from None
+        raise DeliveryTimeError(f"the delay level {_text(given)} is not a number") from None
     if level > LEVEL_MAX:
         if topic.startswith(RETRY_PREFIX):
             return LEVEL_MAX
-        raise IllegalMessageError(
+        raise DeliveryTimeError(
             f"there is no delay level {_text(given)}, the levels are 1 to {LEVEL_MAX}"
         )
     return max(level, 0)
@@ -117,9 +117,9 @@ def deliver_time(properties: bytes, now_ms: int) -> int:
         try:
             deliver_ms = begin_ms + unit_ms * whole_number(given)
         except ValueError:
-            raise IllegalMessageError(f"{name.decode()} {_text(given)} is not a number") from None
+            raise DeliveryTimeError(f"{name.decode()} {_text(given)} is not a number") from None
         if deliver_ms - now_ms > DELAY_MS_MAX:
-            raise IllegalMessageError(
+            raise DeliveryTimeError(
                 f"timer message illegal, {name.decode()} {_text(given)} is more than the max delay "
                 f"of {DELAY_MS_MAX} ms away"
             )

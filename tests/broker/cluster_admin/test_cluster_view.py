@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from unittest.mock import AsyncMock
 
-from broker.cluster_admin.cluster_view import assemble_group
+from broker.cluster_admin.admin_client import AdminClient, NoAnswerError
+from broker.cluster_admin.broker_names import BrokerName
+from broker.cluster_admin.cluster_view import assemble_group, view_groups
 
 
 def told(
@@ -149,3 +152,19 @@ def test_earlier_names_of_keys_are_read_and_written() -> None:
     for key in ("repaired", "mended"):
         assert [node[key] for node in document["nodes"]] == repaired
     assert document["unregistered_seconds"] == document["gone_seconds"] == 5.0
+
+
+async def test_registered_nodes_that_hang_are_shown_as_down() -> None:
+    admin = AsyncMock(spec=AdminClient)
+    named = BrokerName("broker-a", "DefaultCluster", {0: "a:1", 2: "a:2", 3: "a:3"})
+    admin.broker_names.return_value = [named]
+    admin.departed_brokers.return_value = []
+    admin.ask.side_effect = NoAnswerError("no answer from a")
+    (group,) = await view_groups(admin)
+    assert not group.healthy
+    assert group.unregistered_seconds is None
+    assert [(node.node, node.address, node.role) for node in group.nodes] == [
+        ("broker-a/?", "a:1", "down"),
+        ("broker-a/n1", "a:2", "down"),
+        ("broker-a/n2", "a:3", "down"),
+    ]

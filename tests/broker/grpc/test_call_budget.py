@@ -331,7 +331,7 @@ async def test_more_properties_than_can_be_stored_are_not_looked_at(
     monkeypatch.setattr(received_messages, "received_message", None)
     for sent in (with_properties(20_000), message(keys=["a"] * 20_000)):
         answer = await service.send(sent)
-        assert answer.status.code == Code.BAD_REQUEST
+        assert answer.status.code == Code.MESSAGE_PROPERTIES_TOO_LARGE
         assert answer.status.message.startswith("20000 properties and keys take more than 32767")
 
 

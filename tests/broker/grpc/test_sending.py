@@ -137,7 +137,9 @@ async def test_some_of_several_messages_may_be_refused(service: SingleService) -
         (message(tag=" "), Code.ILLEGAL_MESSAGE_TAG),
         (message(keys=["a", ""]), Code.ILLEGAL_MESSAGE_KEY),
         (message(keys=["a b"]), Code.ILLEGAL_MESSAGE_KEY),
-        (message(keys=["k"] * 300), Code.BAD_REQUEST),
+        (message(keys=["k"] * 300), Code.ILLEGAL_MESSAGE_KEY),
+        (message(keys=["k" * 5000]), Code.ILLEGAL_MESSAGE_KEY),
+        (message(trace_context="t" * 32_768), Code.MESSAGE_PROPERTIES_TOO_LARGE),
         (message(trace_context="a\x02b"), Code.ILLEGAL_MESSAGE_PROPERTY_KEY),
         (message(message_type=MessageType.LITE), Code.UNSUPPORTED),
         (message(message_type=MessageType.PRIORITY), Code.UNSUPPORTED),
@@ -163,7 +165,7 @@ async def test_some_of_several_messages_may_be_refused(service: SingleService) -
                 message_type=MessageType.DELAY,
                 delivery_timestamp=Timestamp(seconds=NOW_MS // 1000 + 400 * 86_400),
             ),
-            Code.BAD_REQUEST,
+            Code.ILLEGAL_DELIVERY_TIME,
         ),
         (
             message(
