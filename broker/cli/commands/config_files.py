@@ -31,11 +31,14 @@ kind_option = click.option(
 )
 @click.argument("path", metavar="FILE", type=PATH, required=False, help="Default: stdout.")
 @click.option("--kind", type=click.Choice([*KINDS]), default="node", help="Default: node.")
-def init(*, path: str | None, kind: str) -> None:
+@json_option
+def init(*, path: str | None, kind: str, output: Output) -> None:
     """Write a file with all settings, explained."""
     text = commented_toml(KINDS[kind])
+    document = {"kind": kind, "file": path, "text": text}
     if path is None:
-        print(text, end="")
+        if not output.document(document):
+            print(text, end="")
         return
     try:
         with open(path, "x", encoding="utf-8") as file:
@@ -44,6 +47,7 @@ def init(*, path: str | None, kind: str) -> None:
         raise CommandError(f"{path} exists already and is not changed") from None
     except OSError as error:
         raise CommandError(f"{path} cannot be written: {error.strerror}") from error
+    output.document(document)
 
 
 @UsageError.instead_of(ConfigError)

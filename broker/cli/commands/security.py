@@ -21,7 +21,6 @@ from broker.cli.terminal.options import (
     DIRECTORY,
     ask_first,
     cluster_options,
-    namesrv_option,
     yes_option,
 )
 from broker.cli.terminal.output import Output, print_table, unregistered_groups
@@ -233,15 +232,17 @@ def reseal(*, namesrv: str, output: Output) -> int:
     default=8,
     help="Its lifetime (default: 8).",
 )
-@namesrv_option
-def token(hours: int, namesrv: str) -> None:  # noqa: ARG001 - an option of all commands
+@cluster_options
+def token(hours: int, namesrv: str, output: Output) -> None:  # noqa: ARG001 - as all commands
     """Print a token for HTTP, made with this client's keys."""
     with UsageError.instead_of(CredentialsError):
         keys = security_from(os.environ).credentials
     if keys is None:
         raise UsageError("no account: name a profile with --profile FILE or $DLEDGER_PROFILE")
     expires_ms = int(time.time() * 1000) + hours * 3_600_000
-    print(make_token(keys.access_key, keys.secret_key, expires_ms))
+    made = make_token(keys.access_key, keys.secret_key, expires_ms)
+    if not output.document({"token": made, "expires_ms": expires_ms}):
+        print(made)
 
 
 def _change(
