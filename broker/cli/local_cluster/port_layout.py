@@ -178,6 +178,7 @@ class _Allocator:
         self._rng = rng
         self._members = 0
         self._counted: set[int] = set()
+        self._given = {port for port in first if port}
 
     def namesrv(self) -> Endpoint:
         return self._endpoint(self._first.namesrv)
@@ -210,7 +211,7 @@ class _Allocator:
 
     def _free_port(self) -> int:
         for port in self._rng.sample(FREE_PORTS, 100):
-            if port in self._taken:
+            if port in self._taken or port in self._given:
                 continue
             holder = self._reserved.enter_context(socket.socket())
             try:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from broker.cli.commands import kill
+from broker.cli.local_cluster import port_layout
 from broker.cli.local_cluster.local_cluster import (
     design_cluster,
     find_process,
@@ -78,6 +81,22 @@ def test_grpc_may_move_alone(tmp_path: Path) -> None:
         assert node.config.own == before._replace(grpc=node.config.own.grpc)
     own = [node.config.own for node in made.nodes.values()]
     assert [each.grpc and each.grpc.port for each in own] == [8083, 8084, 8085]
+
+
+class InOrder:
+    """A source of randomness that draws the first ones."""
+
+    def sample(self, drawn: Sequence[int], count: int) -> Sequence[int]:
+        return drawn[:count]
+
+
+def test_a_port_that_was_given_is_not_chosen_for_another_server() -> None:
+    given = FREE_PORTS.start
+    with patch.object(port_layout, "Random", InOrder):
+        configs = plan_cluster(Path("/data"), 3, group_names(1), Ports(given, 0, 0))
+
+    ports = [endpoint.port for config in configs for endpoint in config.own.endpoints.values()]
+    assert given not in ports
 
 
 def test_free_ports_are_all_different_and_none_is_one_of_outgoing_connections() -> None:
