@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import importlib.util
 import logging
 import os
+import socket
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -40,6 +42,11 @@ if TYPE_CHECKING:
     from broker.server.broker_server import BrokerServer
 
 log = logging.getLogger(__name__)
+
+ADDRESS_ERRORS = frozenset(
+    {errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EACCES}
+)
+"""Why a server cannot listen on an address."""
 
 EXAMPLES = """\
   dledger node --config /var/lib/dledger/broker-a/n0/node.toml
@@ -175,6 +182,13 @@ def tune_interpreter() -> None:
     gc.set_threshold(50_000, 20, 50)
 
 
+def _is_of_address(error: OSError) -> bool:
+    """Whether a server could not listen. An error of a file names the file."""
+    return error.filename is None and (
+        isinstance(error, socket.gaierror) or error.errno in ADDRESS_ERRORS
+    )
+
+
 async def _start(config: NodeConfig, output: Output) -> BrokerServer[Broker]:
     from broker.server.os_environment import serve  # noqa: PLC0415 - after the environment is set
 
@@ -185,6 +199,8 @@ async def _start(config: NodeConfig, output: Output) -> BrokerServer[Broker]:
     except StoreError as error:
         raise CommandError(f"{config.name}: {error}") from error
     except OSError as error:
+        if not _is_of_address(error):
+            raise CommandError(f"{config.name} cannot start: {error}") from error
         wanted = ", ".join(map(str, config.listening.endpoints.values()))
         raise CommandError(
             f"{config.name} cannot listen on its addresses ({wanted}): "

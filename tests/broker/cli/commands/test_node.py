@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import socket
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,9 +15,11 @@ import pytest
 from broker.cli.commands import node as node_command
 from broker.cli.commands.node import ForegroundNode
 from broker.cli.local_cluster.port_layout import Ports, plan_cluster
+from broker.command_error import CommandError
 from broker.config.config_file import read_config
 from broker.config.config_text import node_toml
 from broker.config.node_config import NodeConfig
+from broker.server import os_environment
 from dledger.node.service import StopSignal
 
 
@@ -44,3 +48,35 @@ async def test_settings_that_are_read_again_during_the_start_count(
     monkeypatch.setattr(node_command, "end_once_removed", lambda *_: None)
     await node.serve(StopSignal(asyncio.get_running_loop()))
     assert settings.config.drain_seconds == 7
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (
+            IsADirectoryError(errno.EISDIR, "Is a directory", "/data/state/tails"),
+            "cannot start: [Errno 21] Is a directory: '/data/state/tails'",
+        ),
+        (OSError(errno.EIO, "Input/output error"), "cannot start: [Errno 5] Input/output error"),
+        (
+            PermissionError(errno.EACCES, "Permission denied", "/data"),
+            "cannot start: [Errno 13] Permission denied: '/data'",
+        ),
+        (
+            OSError(errno.EADDRINUSE, "error while attempting to bind"),
+            "cannot listen on its addresses (",
+        ),
+        (socket.gaierror(socket.EAI_NONAME, "unknown name"), "cannot listen on its addresses ("),
+    ],
+)
+async def test_only_what_concerns_an_address_is_told_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, told: str
+) -> None:
+    async def serve(_config: NodeConfig) -> None:
+        raise error
+
+    monkeypatch.setattr(os_environment, "serve", serve)
+    (config,) = plan_cluster(tmp_path, 1, ["broker-a"], Ports())
+    with pytest.raises(CommandError) as raised:
+        await node_command._start(config, cast("Any", None))
+    assert str(raised.value).startswith(f"broker-a/n0 {told}")
