@@ -68,6 +68,8 @@ async def open_replica(  # noqa: PLR0917 - what a replica is opened with, then w
             return store
 
         recovery = await result_of(executor, read)
+        for lost in recovery.lost:
+            log.error("found at the start: %s", lost)
         if recovery.hole is not None:
             if config.alone:
                 raise recovery.hole.error

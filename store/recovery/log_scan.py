@@ -38,7 +38,7 @@ class RecoveredReplica:
     * ``tail``: the newest entries after the checkpoint: all after ``commit_index``, and about
       16 MiB of those up to it.
     * ``tail_base``: end position and chain CRC of the entry before the first one in ``tail``.
-    * ``damaged_checkpoints``: if there are any, an older checkpoint was used.
+    * ``lost``: see :attr:`store.recovery.recovery.Recovery.lost`.
     * ``configurations``: the configuration entries after the checkpoint.
     * ``incarnation``: that of the directory.
     * ``held``: the saved replication evidence.
@@ -57,7 +57,7 @@ class RecoveredReplica:
     torn_bytes_cut: int
     tail: list[Entry]
     tail_base: tuple[int, int]
-    damaged_checkpoints: list[DamagedError]
+    lost: list[DamagedError]
     incarnation: int = 0
     configurations: list[Entry] = field(default_factory=list)
     held: tuple[SavedEvidence, ...] = ()

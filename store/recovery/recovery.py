@@ -83,10 +83,8 @@ class UnappliedHole:
 
 
 class Recovery:
-    """The recovery of one replica; see the module. One thread at a time.
-
-    It ends with :meth:`finish` or :meth:`close`.
-    """
+    """Of one replica; see the module. One thread at a time. It ends with :meth:`finish` or
+    :meth:`close`."""
 
     def __init__(
         self,
@@ -102,6 +100,8 @@ class Recovery:
         """
         self.hole: UnappliedHole | None = None
         """The first hole among the committed entries behind the checkpoint."""
+        self.lost: list[DamagedError] = []
+        """Missing segment files, checkpoints that cannot be used, why the log lost its end."""
         self._fs = fs
         self._directory = directory
         self._config = config
@@ -113,6 +113,7 @@ class Recovery:
             unless_read.callback(lock.release)
             self._state = state = OpenStateFiles(fs, directory, config.owner)
             unless_read.callback(state.close)
+            self.lost += state.checkpoints.damage
             self._log = self._adopted_log()
             unless_read.callback(self._log.close)
             self._index = EntryIndex(
@@ -240,6 +241,7 @@ class Recovery:
                 self._fs, self._directory, self._config, self._state.evidence_file
             )
             self._lost = True
+            self.lost.append(error)
 
     def _end_log(self) -> None:
         """Ends the log with the last intact entry."""
@@ -272,8 +274,9 @@ class Recovery:
         log, durable_position = self._log, self._durable_position
         missing = missing_segments(log, durable_position)
         for segment in missing:
+            self.lost.append(DamagedError(segment.path, 0, "the segment file is missing"))
             if self._config.alone:
-                raise DamagedError(segment.path, 0, "the segment file is missing")
+                raise self.lost[-1]
             segment.create()
             segment.adopt()
             log.segments[segment.start] = segment
@@ -381,7 +384,7 @@ class Recovery:
             torn_bytes_cut=torn,
             tail=list(found.tail),
             tail_base=found.tail_base,
-            damaged_checkpoints=state.checkpoints.damage,
+            lost=self.lost,
             incarnation=self._incarnation,
             configurations=[entry for entry in found.configurations if entry.index > applied],
             held=state.evidence_file.held,

@@ -240,3 +240,27 @@ def test_damage_above_what_is_known_to_be_committed_is_refused_where_nobody_woul
     with pytest.raises(DamagedError, match="is not whole"):
         repair(fs, {"n1": writer.entries}, config=config)
     assert {path: fs.visible_bytes(path) for path in fs.files()} == before
+
+
+def test_the_log_names_what_is_lost_beside_entries(caplog: pytest.LogCaptureFixture) -> None:
+    fs = SimulatedFileSystem(Random(1))
+    writer = damaged_replica(fs)
+    segment = f"{DIRECTORY}/commitlog/{1200:020d}"
+    checkpoint = f"{DIRECTORY}/state/checkpoint-{9:020d}"
+    fs.remove(segment)
+    file = fs.open(checkpoint, create=True)
+    file.pwrite(b"no checkpoint", 0)
+    file.close()
+    repair(fs, {"n1": writer.entries}, config=ABOVE)
+    assert [told for told in caplog.messages if told.startswith("found at the start: ")] == [
+        f"found at the start: {checkpoint}, byte 13: the file is cut short",
+        f"found at the start: {segment}, byte 0: the segment file is missing",
+    ]
+
+
+def test_the_log_says_why_it_lost_its_end(caplog: pytest.LogCaptureFixture) -> None:
+    fs, writer = damaged_above_the_commit_index()
+    repair(fs, {"n1": writer.entries}, config=ABOVE)
+    (told,) = caplog.messages
+    assert told.startswith(f"found at the start: {DIRECTORY}/commitlog/{1200:020d}, byte ")
+    assert told.endswith("is not whole")

@@ -251,9 +251,7 @@ def test_a_rotten_newest_checkpoint_is_told_and_the_one_before_is_used() -> None
     store = open_store(fs)
     assert store.recovered.checkpoint == writer.checkpoint(9)
     assert store.recovered.tail == writer.entries[10:]
-    assert [error.path for error in store.recovered.damaged_checkpoints] == [
-        f"{STATE}/checkpoint-{15:020d}"
-    ]
+    assert [error.path for error in store.recovered.lost] == [f"{STATE}/checkpoint-{15:020d}"]
 
 
 def test_without_any_whole_checkpoint_a_whole_log_is_read_from_its_start() -> None:
