@@ -11,6 +11,7 @@ from store.io.two_slot_file import TwoSlotFile
 from store.log.layout import SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN
 from store.log.row_files import ROWS_PER_FILE
 from store.recovery.snapshot_install import install
+from store.recovery.state_files import irreplaceable
 from store.state.format_file import (
     FORMAT_NAME,
     FORMAT_VERSION,
@@ -97,11 +98,14 @@ def _claim(fs: FileSystem, directory: str, config: StoreConfig) -> int:
         # not on the disk.
         fs.sync_directory(directory)
         fs.sync_directory(state)
-        found = decode_format(read_checked_file(fs, path), path)
+        try:
+            found = decode_format(read_checked_file(fs, path), path)
+        except DamagedError as error:
+            raise irreplaceable(error) from error
         check_identity(found, identity, path)
         return found.incarnation
     if fs.list_directory(f"{directory}/commitlog"):
-        raise DamagedError(path, 0, "the file is missing, though there is a log")
+        raise irreplaceable(DamagedError(path, 0, "the file is missing, though there is a log"))
     fs.sync_directory(directory.rpartition("/")[0] or ("/" if directory[0] == "/" else "."))
     fs.sync_directory(directory)
     TwoSlotFile.create(fs, state, VOTE_NAME, HardState().pack(), config.owner).close()

@@ -14,6 +14,8 @@ from store.state.checkpoint import Checkpoint, Checkpoints
 from store.state.hard_state import MARK_NAME, VOTE_NAME, DurableMark, HardState
 from store.state.replication_evidence_file import ReplicationEvidenceFile
 
+REPLACE = "replace the node, see docs/safety.md (dledger member replace GROUP NODE)"
+
 
 class OpenStateFiles:
     """The open files of one replica. ``checkpoint`` is the newest one that its log continues."""
@@ -84,11 +86,18 @@ class OpenStateFiles:
         return None
 
 
+def irreplaceable(error: DamagedError) -> DamagedError:
+    """The damage of a file that nothing else can make again, with what to do."""
+    return DamagedError(error.path, error.position, f"{error.reason}; {REPLACE}")
+
+
 def _open_slots(fs: FileSystem, path: str, owner: str) -> TwoSlotFile:
     try:
         slots = TwoSlotFile.open(fs, path)
-        slots.claim(owner)
-        return slots
     except FileNotFoundError as error:
-        what = "the file is missing, though this is not a new node: replace it, see docs/safety.md"
-        raise DamagedError(path, 0, f"{what} (dledger member replace GROUP NODE)") from error
+        what = "the file is missing, though this is not a new node"
+        raise irreplaceable(DamagedError(path, 0, what)) from error
+    except DamagedError as error:
+        raise irreplaceable(error) from error
+    slots.claim(owner)
+    return slots

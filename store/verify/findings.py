@@ -15,7 +15,8 @@ INCOMPLETE = "take the snapshot again into a new directory"
 
 RESTORE = (
     "keep a copy of the node's data directory; then, with a majority of the other nodes up, remove "
-    "it and start the node: the group refills it (dledger member replace GROUP NODE waits for that)"
+    "it and start the node: the group refills it (dledger member replace GROUP NODE waits for "
+    "that); a node without others is restored from a backup instead (dledger restore)"
 )
 
 

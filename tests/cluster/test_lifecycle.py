@@ -322,7 +322,7 @@ def test_up_says_how_to_stop_and_what_brings_a_node_back_that_ended(tmp_path: Pa
 
     ended, hint = again.stderr.splitlines()
     assert ended.startswith("broker-a/n1 ended with exit code 1: ")
-    assert "replace it, see docs/safety.md" in ended
+    assert "replace the node, see docs/safety.md" in ended
     assert hint == (
         f"once that is fixed, `dledger start broker-a/n1 --data '{data}'` starts it again"
     )

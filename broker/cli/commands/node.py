@@ -35,7 +35,7 @@ from broker.config.setting_checks import ConfigError
 from broker.system.malloc_tuning import keep_freed_memory
 from broker.system.server_log import ServerLog
 from dledger.node.service import StopSignal, run_service
-from store.errors import StoreError
+from store.errors import DamagedError, StoreError
 
 if TYPE_CHECKING:
     from broker.server.broker import Broker
@@ -47,6 +47,11 @@ ADDRESS_ERRORS = frozenset(
     {errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EACCES}
 )
 """Why a server cannot listen on an address."""
+
+RESTORE_BACKUP = (
+    "the node has no peers that could repair it: keep a copy of its data, and restore a backup "
+    "(dledger restore)"
+)
 
 EXAMPLES = """\
   dledger node --config /var/lib/dledger/broker-a/n0/node.toml
@@ -197,7 +202,9 @@ async def _start(config: NodeConfig, output: Output) -> BrokerServer[Broker]:
     except ConfigError as error:
         raise UsageError(str(error)) from error
     except StoreError as error:
-        raise CommandError(f"{config.name}: {error}") from error
+        alone = isinstance(error, DamagedError) and not config.peers
+        advice = f"; {RESTORE_BACKUP}" if alone else ""
+        raise CommandError(f"{config.name}: {error}{advice}") from error
     except OSError as error:
         if not _is_of_address(error):
             raise CommandError(f"{config.name} cannot start: {error}") from error

@@ -187,14 +187,14 @@ def test_a_whole_log_of_another_history_is_damage() -> None:
 def test_a_missing_state_file_is_damage_and_not_a_new_node(name: str) -> None:
     fs, _ = marked_log()
     fs.vanish(f"{STATE}/{name}")
-    with pytest.raises(DamagedError, match=f"{name}.*missing"):
+    with pytest.raises(DamagedError, match=f"{name}.*missing.*; replace the node"):
         open_store(fs)
 
 
 def test_a_missing_format_file_is_damage_where_there_is_a_log() -> None:
     fs, _ = marked_log()
     fs.vanish(f"{STATE}/format")
-    with pytest.raises(DamagedError, match=r"format.*missing"):
+    with pytest.raises(DamagedError, match=r"format.*missing.*; replace the node"):
         open_store(fs)
 
 
@@ -216,7 +216,7 @@ def test_two_rotten_slots_are_damage(name: str) -> None:
     fs, _ = marked_log()
     for slot in (0, 1):
         fs.flip_bit(f"{STATE}/{name}", slot * 512 + 22)
-    with pytest.raises(DamagedError, match=f"{name}.*neither"):
+    with pytest.raises(DamagedError, match=f"{name}.*neither.*; replace the node"):
         open_store(fs)
 
 

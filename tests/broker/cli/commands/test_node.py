@@ -21,6 +21,7 @@ from broker.config.config_text import node_toml
 from broker.config.node_config import NodeConfig
 from broker.server import os_environment
 from dledger.node.service import StopSignal
+from store.errors import DamagedError
 
 
 async def test_settings_that_are_read_again_during_the_start_count(
@@ -80,3 +81,17 @@ async def test_only_what_concerns_an_address_is_told_as_such(
     with pytest.raises(CommandError) as raised:
         await node_command._start(config, cast("Any", None))
     assert str(raised.value).startswith(f"broker-a/n0 {told}")
+
+
+@pytest.mark.parametrize(("nodes", "restored"), [(1, True), (3, False)])
+async def test_a_damaged_node_without_peers_is_told_to_be_restored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nodes: int, restored: bool
+) -> None:
+    async def serve(_config: NodeConfig) -> None:
+        raise DamagedError("/data/commitlog/0", 7, "cannot be read")
+
+    monkeypatch.setattr(os_environment, "serve", serve)
+    config, *_ = plan_cluster(tmp_path, nodes, ["broker-a"], Ports())
+    with pytest.raises(CommandError, match="/data/commitlog/0, byte 7: cannot be read") as raised:
+        await node_command._start(config, cast("Any", None))
+    assert ("dledger restore" in str(raised.value)) is restored
