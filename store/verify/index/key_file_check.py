@@ -73,14 +73,25 @@ def damaged_byte(fs: ReadableFileSystem, error: DamagedError) -> int:
 
 
 def wrong_rows(file: IndexFile, data: bytes) -> tuple[int, int, int] | None:
-    """The first rows that do not have their CRC: first byte, stated CRC, and actual CRC."""
+    """The first rows that do not have their CRC: first byte, stated CRC, and actual CRC.
+
+    Where ``data`` ends before these rows do, the first byte is the one that is missing.
+    """
     if file.version != VERSION or not data:
         found = crc32c(data)
-        return (0, file.crc, found) if found != file.crc or not data else None
+        wrong = found != file.crc or not data
+        return (_first_missing(file, data, 0), file.crc, found) if wrong else None
     found_pages = page_table(data)
     for at in range(0, len(file.pages), PAGE.size):
         if found_pages[at : at + PAGE.size] != file.pages[at : at + PAGE.size]:
             begin = at // PAGE.size * PAGE_SIZE
+            page = data[begin : begin + PAGE_SIZE]
             _, stated = PAGE.unpack_from(file.pages, at)
-            return begin, stated, crc32c(data[begin : begin + PAGE_SIZE])
+            cut = len(page) < PAGE_SIZE
+            return _first_missing(file, data, begin) if cut else begin, stated, crc32c(page)
     return None
+
+
+def _first_missing(file: IndexFile, data: bytes, begin: int) -> int:
+    """Where the rows end too early; ``begin`` if all are there."""
+    return len(data) if len(data) < file.count * KEY_ROW_SIZE else begin

@@ -12,11 +12,13 @@ import pytest
 
 from broker.cli.main import main
 from simulator.engine.disk import SimulatedFileSystem
+from store.index.key_file import PAGE_SIZE, ROW, describe
 from store.io.filesystem import ReadableFile
 from store.io.os_filesystem import OsFileSystem
 from store.verify import Finding, FindingKind, verify_replicas
 from store.verify.files.audit_files import AuditFiles
 from store.verify.files.unread_files import EXIT_UNREAD, exit_code
+from store.verify.index.key_file_check import wrong_rows
 from tests.store.replica_directories import (
     edit_machine,
     make_dangling,
@@ -120,6 +122,19 @@ def test_what_lies_before_a_bad_sector_is_checked() -> None:
     first = min(index for index in lost if index is not None)
     assert first > 0
     assert verify_replicas(fs, directories()).replicas[1].messages > whole // 2
+
+
+@pytest.mark.parametrize("end", [0, 7, PAGE_SIZE - 40, PAGE_SIZE, 2 * PAGE_SIZE + 9])
+def test_rows_of_keys_that_cannot_be_read_are_missing_from_where_the_bytes_end(end: int) -> None:
+    """At the beginning of their page, they would be told as wrong and not as unread."""
+    rows = b"".join(ROW.pack(number, number, 1) for number in range(600))
+    file = describe("/keys", rows)
+    wrong = wrong_rows(file, rows[:end])
+    assert wrong is not None
+    assert wrong[0] == end
+    assert wrong_rows(file, rows) is None
+    flipped = bytes([rows[0] ^ 1]) + rows[1:end]
+    assert end < PAGE_SIZE or (wrong_rows(file, flipped) or (-1,))[0] == 0
 
 
 def test_a_pipe_is_refused_at_once_by_who_reads(tmp_path: Path) -> None:
