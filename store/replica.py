@@ -14,7 +14,7 @@
 Threads. One *storage thread* calls ``save_hard_state``, ``append``, ``truncate`` and ``sync``, one
 after the other. While it has nothing to do, any thread may call ``begin_append``. One *background
 thread* calls ``preallocate_next``, ``drop_cached``, ``save_mark``, ``save_evidence``,
-``save_checkpoint``, ``expire`` and ``repair_entry`` at the same time. Any thread reads.
+``save_checkpoint``, ``expire`` and the repairs at the same time. Any thread reads.
 
 The two writers own different bytes. The storage thread owns the log from its end on. The background
 thread owns the zeros ahead of it (:mod:`store.log.segment`), corrupt committed entries, and the
@@ -40,6 +40,7 @@ from store.log.entry_reader import index_at
 from store.log.entry_repair import repair_entry, repair_padding
 from store.log.entry_row import ROW
 from store.log.layout import segment_start
+from store.log.removed_segments import restore_removed
 from store.recovery.log_scan import RecoveredReplica
 from store.recovery.opening import StoreConfig
 from store.recovery.recovery import OpenParts, Recovery
@@ -300,22 +301,22 @@ class ReplicaStore(ReplicaReads):
             repair_entry(self._fs, self._directory, self._log, self._index, entry, known_end=known)
 
     def repair_index(self) -> list[int]:
-        """Writes wrong rows of the entry index again that reads have come upon; durable on return.
-
-        Returns whose rows they were; none if the disk is full. Raises :class:`FatalDiskError`.
-        """
+        """Durably repairs wrong rows of the index that reads have met; returns whose."""
         with self._writing("repairing the entry index", goes_on_if_full=True):
             return self._index.repair()
         return []
 
     def repair_padding(self, index: int) -> bool:
-        """Repairs the padding behind a committed entry, which needs no peer.
-
-        Returns whether it did: on a full disk it does not. Raises :class:`FatalDiskError`.
-        """
+        """Repairs the padding behind an entry; False: no room. Raises :class:`FatalDiskError`."""
         with self._writing("repairing a padding", goes_on_if_full=True):
             return repair_padding(self._fs, self._directory, self._log, self._index, index)
         return False
+
+    def restore_removed(self) -> list[str]:
+        """See :mod:`store.log.removed_segments`. Raises :class:`FatalDiskError`."""
+        with self._writing("restoring a segment", goes_on_if_full=True):
+            return restore_removed(self._fs, self._log)
+        return []
 
     def begin_snapshot_install(
         self, plan: InstallPlan, checkpoint_data: bytes, term_max: int

@@ -241,10 +241,12 @@ class Scrubber:
         self, derived: DerivedFiles, first: int, last: int, *, begins: bool
     ) -> tuple[CheckedRange, list[str]]:
         """Looks at a piece; on the background executor."""
+        restored = []
         if begins:
+            restored = self._store.restore_removed()
             derived.begin_pass()
         checked, repaired = self._check(first, last)
-        return checked, repaired + derived.check(checked.entries)
+        return checked, restored + repaired + derived.check(checked.entries)
 
     def _check(self, first: int, last: int) -> tuple[CheckedRange, list[str]]:
         """Checks a piece, and repairs what needs no peer: rows of the entry index, and paddings."""

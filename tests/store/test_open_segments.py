@@ -11,6 +11,7 @@ import pytest
 import store.log.commit_log
 from store.io.os_filesystem import OsFile, OsFileSystem
 from store.log.commit_log import CommitLog
+from store.log.layout import segment_name
 from store.replica import ReplicaStore, StoreConfig
 from tests.store.small_logs import Writer, contents, data_of
 
@@ -91,3 +92,23 @@ def test_a_segment_that_a_reader_opens_as_it_expires_is_no_trouble_later(
         assert log.opened(start) is not None
     assert 0 not in log._opened
     log.close()
+
+
+def test_a_segment_that_is_removed_while_it_is_open_gets_its_name_again(tmp_path: Path) -> None:
+    config = StoreConfig("broker-a", "n0", SEGMENT_SIZE, min_free_bytes=0)
+    writer = Writer(SEGMENT_SIZE)
+    replica = ReplicaStore.open(OsFileSystem(), str(tmp_path), config)
+    replica.save_hard_state(1, "n0")
+    replica.append(writer.make_many(30))
+    replica.sync()
+    assert contents(replica) == data_of(writer.entries)
+    assert replica.restore_removed() == []
+    removed = tmp_path / "commitlog" / segment_name(SEGMENT_SIZE)
+    before = removed.read_bytes()
+    removed.unlink()
+    told = replica.restore_removed()
+    assert told == [f"{removed}: the segment file was removed, and is written again"]
+    assert removed.read_bytes() == before
+    assert contents(replica) == data_of(writer.entries)
+    replica.close()
+    assert sorted(path.suffix for path in removed.parent.iterdir())[-1] == ""
