@@ -114,5 +114,6 @@ async def _until(
                     last = error
                 await asyncio.sleep(ASK_AGAIN_SECONDS)
     except TimeoutError:
-        raise CommandError(f"not ready after {READY_SECONDS:g} s: {last}") from last
+        told = f"not ready after {READY_SECONDS:g} s: {last}; the log of each server says what it "
+        raise CommandError(f"{told}waits for (log/ in its directory)") from last
     raise CommandError("; ".join(process.describe_end() for process in ended))

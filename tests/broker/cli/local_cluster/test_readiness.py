@@ -13,6 +13,7 @@ from broker.cli.local_cluster.readiness import wait_until_serving
 from broker.cluster_admin.admin_client import AdminClient
 from broker.cluster_admin.broker_names import BrokerName
 from broker.cluster_admin.cluster_view import GroupView, NodeView
+from broker.command_error import CommandError
 
 LEADER, OTHER = "127.0.0.1:1", "127.0.0.1:2"
 
@@ -38,3 +39,19 @@ def test_it_is_not_ready_before_the_nameserver_names_the_leader_to_clients(
     [group] = wait_until_serving(design_cluster(tmp_path, nodes=1, ports=Ports(0, 0, 0)).write())
 
     assert (group.leader, known) == ("broker-a/n0", [])
+
+
+def test_who_waits_in_vain_is_told_where_the_reason_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a group of which no node can open its log."""
+
+    async def view_groups(_: AdminClient) -> list[GroupView]:
+        return []
+
+    monkeypatch.setattr(readiness, "view_groups", view_groups)
+    monkeypatch.setattr(readiness, "_obstacles", lambda _cluster: [])
+    monkeypatch.setattr(readiness, "READY_SECONDS", 0.001)
+
+    with pytest.raises(CommandError, match=r"broker-a has no leader that serves; the log of each"):
+        wait_until_serving(design_cluster(tmp_path, nodes=1, ports=Ports(0, 0, 0)).write())
