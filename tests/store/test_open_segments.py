@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import store.log.commit_log
+from store.io.atomic_file import TEMPORARY_SUFFIX
 from store.io.os_filesystem import OsFile, OsFileSystem
 from store.log.commit_log import CommitLog
 from store.log.layout import segment_name
@@ -112,3 +113,12 @@ def test_a_segment_that_is_removed_while_it_is_open_gets_its_name_again(tmp_path
     assert contents(replica) == data_of(writer.entries)
     replica.close()
     assert sorted(path.suffix for path in removed.parent.iterdir())[-1] == ""
+
+
+def test_a_part_of_a_segment_that_a_crash_left_is_removed_at_the_start(tmp_path: Path) -> None:
+    config = StoreConfig("broker-a", "n0", SEGMENT_SIZE, min_free_bytes=0)
+    ReplicaStore.open(OsFileSystem(), str(tmp_path), config).close()
+    part = tmp_path / "commitlog" / f"{segment_name(SEGMENT_SIZE)}{TEMPORARY_SUFFIX}"
+    part.write_bytes(b"part")
+    ReplicaStore.open(OsFileSystem(), str(tmp_path), config).close()
+    assert not part.exists()
