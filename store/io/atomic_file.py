@@ -28,6 +28,15 @@ def replace_file(fs: FileSystem, directory: str, name: str, data: Bytes) -> None
     fs.sync_directory(directory)
 
 
+def list_finished(fs: FileSystem, directory: str) -> list[str]:
+    """The names in a directory. Files that a crash left unfinished are removed."""
+    names = fs.list_directory(directory)
+    for name in names:
+        if name.endswith(TEMPORARY_SUFFIX):
+            fs.remove(f"{directory}/{name}")
+    return [name for name in names if not name.endswith(TEMPORARY_SUFFIX)]
+
+
 def read_file(fs: ReadableFileSystem, path: str) -> bytes:
     """All bytes of a file; ``FileNotFoundError`` if it is absent."""
     file = fs.open(path, writable=False)

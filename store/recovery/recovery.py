@@ -23,7 +23,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
 from store.errors import DamagedError, FatalDiskError, StoreError
-from store.io.atomic_file import TEMPORARY_SUFFIX, replace_file
+from store.io.atomic_file import list_finished, replace_file
 from store.io.filesystem import Bytes, FileSystem, Lock
 from store.log.commit_log import CommitLog
 from store.log.entry import Entry, check_chain, padding
@@ -146,11 +146,7 @@ class Recovery:
         sizes = config.segment_size, config.min_free_bytes
         log = CommitLog(fs, directory, *sizes, direct=config.direct)
         log.first_position = self._state.mark.first_position
-        names = fs.list_directory(log.directory)
-        for name in names:
-            if name.endswith(TEMPORARY_SUFFIX):  # a crash left a part of a segment
-                fs.remove(f"{directory}/{name}")
-        for segment in adopt_segments(log, names):
+        for segment in adopt_segments(log, list_finished(fs, directory)):
             log.remove_segment(segment)
         return log
 
