@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from broker.cli.commands.missing_groups import tell_unregistered
+from broker.cli.commands.missing_groups import left_out, tell_unregistered
 from broker.cli.commands.name_completion import groups
 from broker.cli.terminal.client_session import run_session
 from broker.cli.terminal.message_printer import (
@@ -28,7 +28,7 @@ from broker.cli.terminal.options import (
     options,
     yes_option,
 )
-from broker.cli.terminal.output import Output, print_table, unregistered_groups
+from broker.cli.terminal.output import Output, print_table
 from broker.cli.terminal.program import Group
 from broker.cli.terminal.progress import Progress
 from broker.cli.terminal.time_arguments import TIME, TIME_HELP, timestamp_ms
@@ -89,7 +89,7 @@ def list_groups(group: str | None, namesrv: str, output: Output) -> None:
     found, gone = run_on_leaders(namesrv, work)
     found = [each for each in found if group in (None, each["group"])]
     tell_unregistered("dlq list", gone)
-    if output.document({"groups": found, **unregistered_groups(gone)}):
+    if output.document({"groups": found} | left_out(gone)):
         return
     if not found:
         print(f"{group or 'no group'} has {'no ' if group else ''}dead letters")

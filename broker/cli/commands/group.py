@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from broker.cli.commands.missing_groups import tell_unregistered
+from broker.cli.commands.missing_groups import left_out, tell_unregistered
 from broker.cli.commands.name_completion import groups, topics
 from broker.cli.terminal.name_arguments import group_name, topic_name
 from broker.cli.terminal.numbers import WholeRange
@@ -19,7 +19,7 @@ from broker.cli.terminal.options import (
     dry_run_option,
     yes_option,
 )
-from broker.cli.terminal.output import Output, print_table, unregistered_groups
+from broker.cli.terminal.output import Output, print_table
 from broker.cli.terminal.program import Group
 from broker.cli.terminal.time_arguments import TIME, TIME_HELP, place_in_time
 from broker.cluster_admin.admin_client import (
@@ -67,7 +67,7 @@ def list_groups(namesrv: str, output: Output) -> None:
 
     groups, gone = run_on_leaders(namesrv, work)
     tell_unregistered("group list", gone)
-    if not output.document({"groups": groups, **unregistered_groups(gone)}):
+    if not output.document({"groups": groups} | left_out(gone)):
         print("\n".join(groups) or "there are no groups yet")
 
 

@@ -15,3 +15,9 @@ def tell_unregistered(command: str, names: Sequence[str]) -> None:
             f"dledger {command}: {unregistered(names)}: what only it has is missing here",
             file=sys.stderr,
         )
+
+
+def left_out(names: Sequence[str]) -> dict[str, Sequence[str]]:
+    """What the document of a list says of the broker groups without a registered node: nothing if
+    there are none."""
+    return {"unregistered_groups": names} if names else {}

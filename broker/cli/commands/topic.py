@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from broker.cli.commands.missing_groups import tell_unregistered
+from broker.cli.commands.missing_groups import left_out, tell_unregistered
 from broker.cli.commands.name_completion import topics
 from broker.cli.commands.topic_move import move
 from broker.cli.terminal.name_arguments import server_address, topic_name
@@ -20,7 +20,7 @@ from broker.cli.terminal.options import (
     options,
     yes_option,
 )
-from broker.cli.terminal.output import Output, print_table, unregistered_groups
+from broker.cli.terminal.output import Output, print_table
 from broker.cli.terminal.program import Group
 from broker.cli.terminal.time_arguments import length_ms, length_text
 from broker.cluster_admin.admin_client import (
@@ -249,7 +249,7 @@ def list_topics(*, with_settings: bool, namesrv: str, output: Output) -> None:
         return await topic_names(admin), await admin.unregistered()
 
     names, gone = run_admin(namesrv, work)
-    if not output.document({"topics": names, **unregistered_groups(gone)}):
+    if not output.document({"topics": names} | left_out(gone)):
         print("\n".join(names))
     tell_unregistered("topic list", gone)
 
