@@ -22,7 +22,7 @@ from store.io.filesystem import BLOCK_SIZE, Bytes
 T = TypeVar("T")
 
 LOCK_SECONDS = 3.0
-LOOK_SECONDS = 0.002
+LOCK_PAUSE_SECONDS = 0.002
 """How long a lock is waited for, and the pause between two tries, in seconds. The kernel keeps the
 lock of a killed process until its last write has ended: 25 ms or more."""
 
@@ -389,7 +389,7 @@ class OsFileSystem:
                 except BlockingIOError:
                     if time.monotonic() >= give_up_at:
                         raise
-                time.sleep(LOOK_SECONDS)
+                time.sleep(LOCK_PAUSE_SECONDS)
         except OSError:
             os.close(fd)
             raise

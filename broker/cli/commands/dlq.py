@@ -92,7 +92,7 @@ def list_groups(group: str | None, namesrv: str, output: Output) -> None:
     if output.document({"groups": found} | left_out(gone)):
         return
     if not found:
-        print(f"{group or 'no group'} has {'no ' if group else ''}dead letters")
+        print(f"{group} has no dead letters" if group else "no group has dead letters")
         return
     print_table(("GROUP", "MESSAGES"), [(each["group"], each["messages"]) for each in found])
 
