@@ -126,7 +126,7 @@ class _Rebuilder:
                 continue
             kept, _ = block_of(length.first_offset, self._rows_per_file)
             first = max(run.first_offset, kept)
-            end = min(run.first_offset + run.count, length.end_offset)
+            end = min(run.first_offset + run.row_count, length.end_offset)
             if first < end:
                 row = run.first_row + first - run.first_offset
                 size = (end - first) * ROW_SIZE

@@ -19,6 +19,7 @@ from typing import Protocol, Self
 from broker.delivery.message_reader import rows
 from broker.limits import CLIENTS, CONSUME
 from store.io.filesystem import Bytes
+from store.message.batch import Batch
 
 RUNS_IN_A_TURN = 128
 """Pulls that run in one turn of the event loop: about 5 ms of work."""
@@ -99,6 +100,14 @@ class LongPolling:
                 owner.on_close(self._closed)
             pulls[pull] = None
         return True
+
+    def batch_arrived(self, batch: Batch) -> None:
+        """The messages of an entry were applied; see :meth:`arrived`."""
+        waiting = self._by_queue
+        if waiting:
+            for run in batch.runs:
+                if (run.topic, run.queue_id) in waiting:
+                    self.arrived(run.topic, run.queue_id, batch.rows_of(run))
 
     def arrived(self, topic: str, queue_id: int, new_rows: Bytes) -> None:
         """Messages were applied: pulls that match one of them run from the end of this turn on."""

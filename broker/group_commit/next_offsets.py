@@ -27,20 +27,19 @@ class NextOffsets:
         end = self._next.get((topic, queue_id))
         return self._applied.end_offset(topic, queue_id) if end is None else end
 
-    def take(self, topic: str, queue_id: int, count: int) -> int:
-        """Gives offsets to ``count`` messages; returns the first."""
-        first = self.end_offset(topic, queue_id)
-        self._next[topic, queue_id] = first + count
-        return first
-
     def runs_of(
         self, queues: Mapping[tuple[str, int], PendingQueue], timestamp_ms: int
     ) -> list[QueueRun]:
         """The messages of an entry with their offsets. ``timestamp_ms``: their store time."""
         runs = []
-        for (topic, queue_id), queue in queues.items():
+        following = self._next
+        for key, queue in queues.items():
+            topic, queue_id = key
             messages = queue.messages
-            first = self.take(topic, queue_id, len(messages))
+            first = following.get(key)
+            if first is None:
+                first = self._applied.end_offset(topic, queue_id)
+            following[key] = first + len(messages)
             if topic == SCHEDULE_TOPIC:
                 messages = with_deliver_times(messages, queue_id, timestamp_ms)
             runs.append(QueueRun(topic, queue_id, first, messages))

@@ -126,7 +126,13 @@ class PendingBatch:
         """Tells all waiters that the entry is applied."""
         position = self.place.position + HEADER_SIZE
         for run, queue in zip(self.runs, self.queues.values(), strict=True):
-            positions = list(accumulate(map(_SIZE, run.messages), initial=position))
+            messages = run.messages
+            if len(messages) == 1 == len(queue.waiters):  # as a rule, if there are many queues
+                ((waiter, _one),) = queue.waiters
+                waiter.stored(run.first_offset, (position,))
+                position += messages[0].size
+                continue
+            positions = list(accumulate(map(_SIZE, messages), initial=position))
             position = positions.pop()
             taken = 0
             for waiter, count in queue.waiters:

@@ -70,7 +70,7 @@ class QueueBlocksCheck:
         for run in batch.runs:
             key = (run.topic, run.queue_id)
             queue, end = self._queue(*key), self._ends.get(key, 0)
-            offset, stop = run.first_offset, min(run.first_offset + run.count, end)
+            offset, stop = run.first_offset, min(run.first_offset + run.row_count, end)
             row = run.first_row
             while offset < stop and queue is not None:
                 begin, block_end = block_of(offset, queue.rows_per_file)

@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 from broker.metrics.topic_metrics import SAMPLE_SECONDS, TopicMetrics
 from dledger.periodic import Periodic
-from store.io.filesystem import Bytes
-from store.message.batch import QUEUE_ROW
+from store.message.batch import QUEUE_ROW, Batch
 
 SPANS = (1, 6, 60)
 """The numbers of samples over which rates are averaged: RocketMQ's 10, 60 and 600 seconds."""
@@ -81,10 +80,10 @@ class MessageRates:
     def stop(self) -> None:
         self._samplings.stop()
 
-    def stored(self, topic: str, rows: Bytes) -> None:
-        """Counts a committed run of messages; ``rows`` are their ConsumeQueue rows."""
-        self._stats.put_messages += len(rows) // QUEUE_ROW.size
-        self.topic_metrics.stored(topic, rows)
+    def stored(self, batch: Batch) -> None:
+        """Counts the messages of a committed entry."""
+        self._stats.put_messages += len(batch.rows) // QUEUE_ROW.size
+        self.topic_metrics.stored(batch)
 
     def pulled(self, topic: str, group: str, messages: int, size: int) -> None:
         """Counts an answered pull, with or without messages."""

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Hashable
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple, TypeVar
 
 from broker.limits import CLIENTS, METRICS
 from broker.topics_and_groups import DLQ_PREFIX
 from store.io.filesystem import Bytes
-from store.message.batch import QUEUE_ROW
+from store.message.batch import QUEUE_ROW, Batch, QueueRunHeader
 
 SAMPLE_SECONDS = 10
 """The seconds between two calls of :meth:`TopicMetrics.sample`."""
@@ -36,6 +38,8 @@ SPANS = (MINUTE, HOUR, DAY)
 _FIELDS = 4
 
 _unpack, _ROW_SIZE = QUEUE_ROW.unpack_from, QUEUE_ROW.size
+_TOPIC = itemgetter(QueueRunHeader._fields.index("topic"))
+_ROW_COUNT = itemgetter(QueueRunHeader._fields.index("row_count"))
 
 K = TypeVar("K", bound=Hashable)
 
@@ -190,19 +194,26 @@ class TopicMetrics:
         self.sent_back: Meters[tuple[str, str]] = Meters(time, pairs, CLIENTS.topic_metrics_max)
         """By topic and group."""
 
-    def stored(self, topic: str, rows: Bytes) -> None:
-        """A run of messages was committed; ``rows`` are those of its ConsumeQueue."""
+    def stored(self, batch: Batch) -> None:
+        """The messages of an entry were committed. Each run is a step."""
+        at = 0
+        for topic, grouped in groupby(batch.runs, _TOPIC):
+            runs = list(grouped)
+            messages = sum(map(_ROW_COUNT, runs))
+            self._stored(topic, batch.rows[at : at + messages * _ROW_SIZE], messages, len(runs))
+            at += messages * _ROW_SIZE
+
+    def _stored(self, topic: str, rows: Bytes, messages: int, steps: int) -> None:
         meter = self.put.get(topic)
         if meter is None:
             meter = self.put.of(topic)
-        # The records of a run are consecutive: two rows give the bytes of all.
-        row_bytes = len(rows)
+        # The records of an entry are consecutive: two rows give the bytes of all.
         first, _, _ = _unpack(rows)
-        last, size, _ = _unpack(rows, row_bytes - _ROW_SIZE)
-        messages, size = row_bytes // _ROW_SIZE, last + size - first
+        last, size, _ = _unpack(rows, len(rows) - _ROW_SIZE)
+        size += last - first
         meter.messages += messages
         meter.bytes += size
-        meter.steps += 1
+        meter.steps += steps
         if topic.startswith(DLQ_PREFIX):
             self.dead.of(topic.removeprefix(DLQ_PREFIX)).add(messages, size)
 

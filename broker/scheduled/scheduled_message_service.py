@@ -21,7 +21,13 @@ from broker.state.recalled_messages import TimedKey
 from broker.state.state_machine import BrokerStateMachine
 from dledger.node.state_machine import Leadership
 from store.errors import DerivedDamageError
-from store.message.scheduled_topics import LEVEL_MAX, SCHEDULE_TOPIC, TIMER_TOPIC
+from store.message.batch import Batch
+from store.message.scheduled_topics import (
+    LEVEL_MAX,
+    SCHEDULE_TOPIC,
+    SCHEDULED_TOPICS,
+    TIMER_TOPIC,
+)
 
 log = logging.getLogger(__name__)
 
@@ -65,12 +71,15 @@ class ScheduledMessageService:
         for each in (*self._levels, self._timers):
             each.arrived()
 
-    def arrived(self, topic: str, queue_id: int) -> None:
-        """Messages were added to a queue of scheduled messages."""
-        if topic == SCHEDULE_TOPIC and queue_id < len(self._levels):
-            self._levels[queue_id].arrived()
-        elif topic == TIMER_TOPIC:
-            self._settled()
+    def batch_arrived(self, batch: Batch) -> None:
+        """The messages of an entry were added to their queues; some may be scheduled ones."""
+        if SCHEDULED_TOPICS.isdisjoint(batch.topics):
+            return
+        for run in batch.runs:
+            if run.topic == SCHEDULE_TOPIC and run.queue_id < len(self._levels):
+                self._levels[run.queue_id].arrived()
+            elif run.topic == TIMER_TOPIC:
+                self._settled()
 
     def _settled(self) -> None:
         if self._timers is not None:

@@ -64,8 +64,7 @@ from store.errors import DamagedError
 from store.index.queue_tails import amend_tails
 from store.index_rebuild import rebuild_derived, request_rebuild
 from store.io.disk_watermarks import DiskLevel
-from store.io.filesystem import Bytes
-from store.message.scheduled_topics import SCHEDULED_TOPICS
+from store.message.batch import Batch
 from store.replica import ReplicaStore
 
 log = logging.getLogger(__name__)
@@ -328,13 +327,13 @@ class Broker(StateMachineListener):
 
     # --- StateMachineListener
 
-    def messages_arrived(self, topic: str, queue_id: int, rows: Bytes) -> None:
-        self.context.delivery.long_polling.arrived(topic, queue_id, rows)
-        self.context.pop.held.arrived(topic)
+    def messages_arrived(self, batch: Batch) -> None:
+        self.context.delivery.long_polling.batch_arrived(batch)
+        self.context.scheduled_messages.batch_arrived(batch)
+        for topic in batch.topics:
+            self.context.pop.held.arrived(topic)
         if self.context.batcher.serving:  # others apply messages that were counted before
-            self.context.rates.stored(topic, rows)
-        if topic in SCHEDULED_TOPICS:
-            self.context.scheduled_messages.arrived(topic, queue_id)
+            self.context.rates.stored(batch)
 
     def transaction_opened(self, offset: int, transaction: OpenTransaction) -> None:
         self.context.transactions.opened(offset, transaction)

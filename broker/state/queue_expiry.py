@@ -96,7 +96,7 @@ class LogSearch:
             if key not in self._left:
                 continue
             begin, end = self._bounds[key]
-            rows = batch.rows[run.first_row * QUEUE_ROW.size :][: run.count * QUEUE_ROW.size]
+            rows = batch.rows_of(run)
             for offset, row in enumerate(QUEUE_ROW.iter_unpack(rows), run.first_offset):
                 if row[0] >= self._position and begin <= offset < end:
                     self.first[key] = offset

@@ -57,6 +57,7 @@ from store.state.machine_state import (
 _FirstOffsets: TypeAlias = dict[ConsumeQueue, int]
 """The first offset of each queue."""
 
+_SPECIAL_TOPICS = frozenset({TIMER_TOPIC, HALF_TOPIC})
 _STORE_TIMESTAMP = Struct(">q")
 STORE_TIMESTAMP_AT = 56
 """The byte of the store time in a record with an IPv4 born host, which all records here have."""
@@ -265,31 +266,31 @@ class BrokerStateMachine:
     # --- applying
 
     def _apply_messages(self, batch: Batch) -> None:
-        listener = self.listener
-        queues = self._queues
+        queue_of = self._queues.get_or_create
         dirty = self.digests.queues.dirty
-        row_size = QUEUE_ROW.size
+        all_rows, row_size = batch.rows, QUEUE_ROW.size
         timed = 0
-        for run in batch.runs:
-            first = run.first_row * row_size
-            rows = batch.rows[first : first + run.count * row_size]
-            queue = queues.get_or_create(run.topic, run.queue_id)
-            queue.append(run.first_offset, rows)
+        for topic, queue_id, first_offset, count, first_row in batch.runs:
+            first = first_row * row_size
+            rows = all_rows[first : first + count * row_size]
+            queue = queue_of(topic, queue_id)
+            queue.append(first_offset, rows)
             dirty[queue] = None
-            if run.topic == TIMER_TOPIC:
-                timed += run.count
-            elif run.topic == HALF_TOPIC:
-                self._open_transactions(run.first_offset, rows, batch)
-            listener.messages_arrived(run.topic, run.queue_id, rows)
+            if topic in _SPECIAL_TOPICS:
+                if topic == TIMER_TOPIC:
+                    timed += count
+                else:
+                    self._open_transactions(first_offset, rows, batch)
         if batch.key_rows:
             self.keys.append(batch.key_rows)
-        _position, size, _code = QUEUE_ROW.unpack_from(batch.rows, len(batch.rows) - row_size)
+        _position, size, _code = QUEUE_ROW.unpack_from(all_rows, len(all_rows) - row_size)
         last = len(batch.records) - size
         (self.state.store_timestamp_ms,) = _STORE_TIMESTAMP.unpack_from(
             batch.records, last + STORE_TIMESTAMP_AT
         )
         if timed:
             self.state.timer = self.state.timer.stored(timed)
+        self.listener.messages_arrived(batch)
 
     def _open_transactions(self, first_offset: int, rows: Bytes, batch: Batch) -> None:
         start, _size, _code = QUEUE_ROW.unpack_from(batch.rows)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from broker.state.commands import Proof
 from broker.state.open_transactions import OpenTransaction
 from dledger.node.state_machine import Leadership
-from store.io.filesystem import Bytes
+from store.message.batch import Batch
 
 
 class StateMachineListener:
     """Reacts to applied entries. The methods of this class do nothing."""
 
-    def messages_arrived(self, topic: str, queue_id: int, rows: Bytes) -> None:
-        """Messages were added to a queue; ``rows`` are their ConsumeQueue rows."""
+    def messages_arrived(self, batch: Batch) -> None:
+        """The messages of an entry were added to their queues."""
 
     def transaction_opened(self, offset: int, transaction: OpenTransaction) -> None:
         """A half message was stored at ``offset``."""

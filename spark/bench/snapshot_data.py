@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
 from spark.bench.messages import BORN_MS, HOST, Messages, batches
-from store.index.block_seals import ROW_SIZE
 from store.index.consume_queues import ConsumeQueues
 from store.index.key_index import KeyIndex
 from store.io.os_filesystem import OsFileSystem
@@ -54,7 +53,7 @@ def write_snapshots(
 
 
 def write_snapshot(
-    live: str, target: str, size_bytes: int, entries: Iterable[Sequence[QueueRun]]
+    live: str, target: str, size_bytes: int, entries: Iterable[list[QueueRun]]
 ) -> None:
     """Writes a replica with about ``size_bytes`` bytes of log to ``live``, and its snapshot to
     ``target``."""
@@ -76,7 +75,7 @@ def write_snapshot(
         store.append([entry])
         batch = decode_batch(entry.body)
         for run in batch.runs:
-            rows = batch.rows[run.first_row * ROW_SIZE : (run.first_row + run.count) * ROW_SIZE]
+            rows = batch.rows_of(run)
             queues.get_or_create(run.topic, run.queue_id).append(run.first_offset, rows)
         keys.append(batch.key_rows)
         end, chain, index = entry.end, entry.chain_crc, index + 1

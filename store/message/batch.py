@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
@@ -34,19 +33,10 @@ QUEUE_ROW = struct.Struct(">qiq")
 KEY_ROW = struct.Struct(">IqI")
 RUN_HEADER = struct.Struct(">qiiB")
 FOOTER = struct.Struct(">IIIIII")
-COPIED_MAX = 32 << 10
-"""Bytes of a run's records, on average, up to which the compiled loop copies them into one piece.
-Larger ones stay parts, so that they are copied once only, as the entry is made."""
 
 # Getters, so that sums over these fields need no loop in Python.
 _SIZE = itemgetter(PendingMessage._fields.index("size"))
 _KEY_HASHES = itemgetter(PendingMessage._fields.index("key_hashes"))
-
-
-Pack: TypeAlias = Callable[
-    [list[PendingMessage], bytes, int, int, int, bytes, int], tuple[list[Bytes], bytes, bytes]
-]
-"""See :func:`pack_run_in_python`."""
 
 
 class QueueRun(NamedTuple):
@@ -58,15 +48,21 @@ class QueueRun(NamedTuple):
     messages: list[PendingMessage]
 
 
-@dataclass(slots=True)
-class QueueRunHeader:
+PackedRuns: TypeAlias = tuple[list[Bytes], bytes, bytes, bytes]
+"""The records of runs, as parts that follow each other; rows; key rows; headers of the runs."""
+
+
+class QueueRunHeader(NamedTuple):
     """The header of one run, and the number of its first row."""
 
     topic: str
     queue_id: int
     first_offset: int
-    count: int
+    row_count: int
     first_row: int
+
+
+_TOPIC = itemgetter(QueueRunHeader._fields.index("topic"))
 
 
 class Batch(NamedTuple):
@@ -77,6 +73,16 @@ class Batch(NamedTuple):
     key_rows: memoryview
     runs: list[QueueRunHeader]
     commands: memoryview
+
+    @property
+    def topics(self) -> Sequence[str]:
+        """Those of its messages, each once."""
+        return [*dict.fromkeys(map(_TOPIC, self.runs))]
+
+    def rows_of(self, run: QueueRunHeader) -> memoryview:
+        """The rows of a run."""
+        first = run.first_row * QUEUE_ROW.size
+        return self.rows[first : first + run.row_count * QUEUE_ROW.size]
 
 
 def batch_size(topics: Iterable[str], message_bytes: int, commands: Bytes) -> int:
@@ -101,106 +107,101 @@ def encode_batch(
     position: int,
     store_timestamp: int,
     store_host: bytes,
-    runs: Sequence[QueueRun],
+    runs: list[QueueRun],
     commands: Bytes,
 ) -> list[Bytes]:
     """The parts of the body of an entry at ``position``. ``store_host``: IPv4 and port."""
-    records: list[Bytes] = []
-    rows: list[bytes] = []
-    key_rows: list[bytes] = []
-    headers: list[bytes] = []
-    start = here = position + HEADER_SIZE
-    count = 0
     stored = STORED.pack(store_timestamp, store_host)
-    store_seconds = store_timestamp // 1000
-    for topic, queue_id, first_offset, messages in runs:
-        topic_bytes = topic.encode()
-        topic_size, run_count = len(topic_bytes), len(messages)
-        headers += (RUN_HEADER.pack(first_offset, queue_id, run_count, topic_size), topic_bytes)
-        topic_part = bytes((topic_size,)) + topic_bytes
-        records_size = sum(map(_SIZE, messages))
-        pack = pack_run if records_size <= COPIED_MAX * run_count else pack_run_in_python
-        parts, run_rows, run_keys = pack(
-            messages, topic_part, queue_id, first_offset, here, stored, store_seconds
-        )
-        records += parts
-        rows.append(run_rows)
-        key_rows.append(run_keys)
-        count += run_count
-        here += records_size
-    keys_part, runs_part = b"".join(key_rows), b"".join(headers)
+    start = position + HEADER_SIZE
+    records, rows, key_rows, headers = pack_runs(runs, start, stored, store_timestamp // 1000)
     footer = FOOTER.pack(
-        here - start,
-        count,
-        len(keys_part) // KEY_ROW.size,
-        len(runs_part),
+        sum(map(len, records)),
+        len(rows) // QUEUE_ROW.size,
+        len(key_rows) // KEY_ROW.size,
+        len(headers),
         len(commands),
         BATCH_VERSION,
     )
-    return [*records, *rows, keys_part, runs_part, commands, footer]
+    return [*records, rows, key_rows, headers, commands, footer]
 
 
-def pack_run_in_python(  # noqa: PLR0917 - the hot path passes them by position
-    messages: list[PendingMessage],
-    topic_part: bytes,
-    queue_id: int,
-    first_offset: int,
+def pack_runs(runs: list[QueueRun], position: int, stored: bytes, store_seconds: int) -> PackedRuns:
+    """The parts of an entry that come of its messages.
+
+    ``position``: of the first record. ``stored``: STORETIMESTAMP and STOREHOST as in the records.
+    """
+    return _pack_runs(runs, position, stored, store_seconds) or pack_runs_in_python(
+        runs, position, stored, store_seconds
+    )
+
+
+def pack_runs_in_python(
+    runs: list[QueueRun],
     position: int,
     stored: bytes,
     store_seconds: int,
     /,
-) -> tuple[list[Bytes], bytes, bytes]:
-    """The records of messages of one queue, as parts that follow each other, and their rows and
-    key rows. The bodies are not copied.
-
-    ``topic_part``: the topic behind its length. ``position``: of the first record. ``stored``:
-    STORETIMESTAMP and STOREHOST as in the records.
-    """
+) -> PackedRuns:
+    """See :func:`pack_runs`. It copies no body."""
     parts: list[Bytes] = []
     rows: list[bytes] = []
     key_rows: list[bytes] = []
+    headers: list[bytes] = []
     pack_head = PENDING_HEAD.pack
     pack_row, add_row = QUEUE_ROW.pack, rows.append
     pack_key, add_key = KEY_ROW.pack, key_rows.append
-    offset = first_offset
-    properties_size, between = -1, b""
-    for size, body, properties, flag, born, tried, body_crc, tags_code, key_hashes in messages:
-        if len(properties) != properties_size:
-            properties_size = len(properties)
-            between = topic_part + properties_size.to_bytes(2, "big")
-        parts += (
-            pack_head(
-                size,
-                RECORD_MAGIC,
-                body_crc,
-                queue_id,
-                flag,
-                offset,
-                position,
-                born,
-                stored,
-                tried,
-                len(body),
-            ),
-            body,
-            between,
-            properties,
+    for topic, queue_id, first_offset, messages in runs:
+        topic_bytes = topic.encode()
+        headers += (
+            RUN_HEADER.pack(first_offset, queue_id, len(messages), len(topic_bytes)),
+            topic_bytes,
         )
-        add_row(pack_row(position, size, tags_code))
-        for key in key_hashes:
-            add_key(pack_key(key, position, store_seconds))
-        position += size
-        offset += 1
-    return parts, b"".join(rows), b"".join(key_rows)
+        topic_part = bytes((len(topic_bytes),)) + topic_bytes
+        offset = first_offset
+        properties_size, between = -1, b""
+        for size, body, properties, flag, born, tried, body_crc, tags_code, key_hashes in messages:
+            if len(properties) != properties_size:
+                properties_size = len(properties)
+                between = topic_part + properties_size.to_bytes(2, "big")
+            parts += (
+                pack_head(
+                    size,
+                    RECORD_MAGIC,
+                    body_crc,
+                    queue_id,
+                    flag,
+                    offset,
+                    position,
+                    born,
+                    stored,
+                    tried,
+                    len(body),
+                ),
+                body,
+                between,
+                properties,
+            )
+            add_row(pack_row(position, size, tags_code))
+            for key in key_hashes:
+                add_key(pack_key(key, position, store_seconds))
+            position += size
+            offset += 1
+    return parts, b"".join(rows), b"".join(key_rows), b"".join(headers)
 
 
-def _pack_sample(pack: Pack) -> tuple[bytes, bytes, bytes]:
+_Pack: TypeAlias = Callable[[list[QueueRun], int, bytes, int], PackedRuns | None]
+"""None for records so large that it is cheaper to copy them once only, as the entry is made."""
+
+
+def _pack_sample(pack: _Pack) -> object:
     message = PendingMessage(110, b"body", b"TAGS\x01a\x02", 1, bytes(20), bytes(12), 2, 3, (4, 5))
-    parts, rows, key_rows = pack([message, message], b"\x08material", 6, 7, 8, bytes(16), 9)
-    return b"".join(parts), rows, key_rows
+    runs = [QueueRun("material", 6, 7, [message, message]), QueueRun("other", 8, 9, [])]
+    packed = pack(runs, 8, bytes(16), 9)
+    return packed and (b"".join(packed[0]), *packed[1:])
 
 
-pack_run = compiled_or(pack_run_in_python, "pack_run", _pack_sample)
+_twin: _Pack = pack_runs_in_python
+_pack_runs = compiled_or(_twin, "pack_runs", _pack_sample)
 
 
 def decode_batch(body: Bytes) -> Batch:
@@ -225,26 +226,29 @@ def decode_batch(body: Bytes) -> Batch:
         view[:records_size],
         view[records_size:rows_end],
         view[rows_end:keys_end],
-        _decode_runs(view[keys_end:runs_end], count),
+        _decode_runs(bytes(view[keys_end:runs_end]), count),
         view[runs_end:commands_end],
     )
 
 
-def _decode_runs(view: memoryview, record_count: int) -> list[QueueRunHeader]:
+def _decode_runs(data: bytes, record_count: int) -> list[QueueRunHeader]:
     runs: list[QueueRunHeader] = []
-    place = 0
-    row = 0
-    while place < len(view):
+    add, make = runs.append, tuple.__new__  # a quarter of the time is the constructor otherwise
+    place = row = 0
+    before = topic = None
+    while place < len(data):
         try:
-            offset, queue_id, count, topic_size = RUN_HEADER.unpack_from(view, place)
+            offset, queue_id, count, topic_size = RUN_HEADER.unpack_from(data, place)
             place += RUN_HEADER.size
-            topic = str(view[place : place + topic_size], "utf-8")
+            topic_bytes = data[place : place + topic_size]
+            if topic_bytes != before:
+                before, topic = topic_bytes, str(topic_bytes, "utf-8")
         except (struct.error, UnicodeDecodeError) as error:
             raise CorruptBatchError(f"the header of run {len(runs)} is wrong: {error}") from None
         place += topic_size
-        if count <= 0 or offset < 0 or place > len(view):
+        if count <= 0 or offset < 0 or place > len(data):
             raise CorruptBatchError(f"the header of run {len(runs)} is impossible")
-        runs.append(QueueRunHeader(topic, queue_id, offset, count, row))
+        add(make(QueueRunHeader, (topic, queue_id, offset, count, row)))
         row += count
     if row != record_count:
         raise CorruptBatchError(f"the runs name {row} records, the footer {record_count}")

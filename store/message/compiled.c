@@ -1,9 +1,9 @@
 /* The module store.message.compiled: the loops over the messages of an entry and of a pull.
  *
  * For valid messages each function does what its twin in Python does, which is used where this
- * module is not built: `pack_run` that of store/message/batch.py, `take_alike` that of
+ * module is not built: `pack_runs` that of store/message/batch.py, `take_alike` that of
  * broker/ingest/batch_body.py, `find_records` that of store/message/record_places.py. The layouts
- * stand there. `pack_run` refuses what is not valid, where the twin may write it.
+ * stand there. `pack_runs` refuses what is not valid, where the twin may write it.
  * tests/store/message/test_compiled.py, tests/store/message/test_record_places.py and
  * tests/broker/ingest/test_compiled_batch_body.py compare the twins, and store/message/twins.py
  * does at each start: a module that was built of other sources is not used.
@@ -33,9 +33,10 @@ int dledger_as_int(PyObject *value, long long low, long long high, long long *re
     return 0;
 }
 
-PyDoc_STRVAR(pack_run_doc,
-"pack_run(messages, topic_part, queue_id, first_offset, position, stored, store_seconds)\n--\n\n"
-"The records of a run in a list, their rows and their key rows; see store/message/batch.py.");
+PyDoc_STRVAR(pack_runs_doc,
+"pack_runs(runs, position, stored, store_seconds)\n--\n\n"
+"The records in a list, their rows, key rows and the headers of the runs; None for large records.\n"
+"See store/message/batch.py.");
 
 PyDoc_STRVAR(take_alike_doc,
 "take_alike(messages, data, start, messages_max, origin, template)\n--\n\n"
@@ -48,7 +49,7 @@ PyDoc_STRVAR(find_records_doc,
 static PyMethodDef methods[] = {
     {"find_records", (PyCFunction)(void (*)(void))dledger_find_records, METH_FASTCALL,
      find_records_doc},
-    {"pack_run", (PyCFunction)(void (*)(void))dledger_pack_run, METH_FASTCALL, pack_run_doc},
+    {"pack_runs", (PyCFunction)(void (*)(void))dledger_pack_runs, METH_FASTCALL, pack_runs_doc},
     {"take_alike", (PyCFunction)(void (*)(void))dledger_take_alike, METH_FASTCALL, take_alike_doc},
     {NULL, NULL, 0, NULL},
 };

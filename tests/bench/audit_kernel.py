@@ -50,7 +50,7 @@ class Writer:
         self._store.append([entry])
         batch = decode_batch(entry.body)
         for run in batch.runs:
-            rows = batch.rows[run.first_row * 20 : (run.first_row + run.count) * 20]
+            rows = batch.rows_of(run)
             self._queues.get_or_create(run.topic, run.queue_id).append(run.first_offset, rows)
         self._keys.append(batch.key_rows)
         if entry.index % CHECKPOINT_ENTRIES == CHECKPOINT_ENTRIES - 1:

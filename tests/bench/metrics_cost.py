@@ -36,7 +36,7 @@ from broker.remoting.protocol.codes import RequestCode
 from broker.remoting.protocol.frame import encode_request
 from dledger.histogram import Histogram
 from dledger.wire.endpoint import Endpoint
-from store.io.filesystem import Bytes
+from store.message.batch import Batch
 from tests.broker.single_broker import batched, pull_ext, send_ext
 
 TIMES = 30
@@ -110,10 +110,10 @@ def repeated(times: int) -> Iterator[None]:
             clock()
             observe(histogram, value)
 
-    def stored_often(rates: MessageRates, topic: str, rows: Bytes) -> None:
-        stored(rates, topic, rows)
+    def stored_often(rates: MessageRates, batch: Batch) -> None:
+        stored(rates, batch)
         for _ in again:
-            stored(rates, topic, rows)
+            stored(rates, batch)
 
     def pulled_often(rates: MessageRates, topic: str, group: str, count: int, size: int) -> None:
         pulled(rates, topic, group, count, size)

@@ -66,7 +66,7 @@ def _queue_rows(group: Group, member: Member, rng: Random) -> tuple[str, int, in
             continue
         batch = decode_batch(entry.body)
         for run in batch.runs:
-            offsets = range(run.first_offset, run.first_offset + run.count)
+            offsets = range(run.first_offset, run.first_offset + run.row_count)
             rows += [(run.topic, run.queue_id, offset, entry.index) for offset in offsets]
     topic, queue_id, offset, index = rng.choice(rows)
     start = offset - offset % 20

@@ -137,7 +137,7 @@ class Replica:
         self.broker.store_timestamp_ms = self.stored_ms
         self.segment_times[segment_start(entry.position, SEGMENT_SIZE)] = self.stored_ms
         for run in batch.runs:
-            rows = batch.rows[run.first_row * 20 : (run.first_row + run.count) * 20]
+            rows = batch.rows_of(run)
             self.queues.get_or_create(run.topic, run.queue_id).append(run.first_offset, rows)
         self.keys.append(batch.key_rows)
         for each in decode_commands(batch.commands):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from broker.group_commit import batcher as group_commit
 from broker.group_commit.batcher import Batcher
 from broker.group_commit.next_offsets import NextOffsets
@@ -17,6 +19,7 @@ from broker.state.commands import Command, PutTopic
 from dledger.errors import ProposeError
 from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from simulator.worlds.registry import BROKERS, BURSTS, LOOKUPS
+from store.message.batch import QueueRun
 
 TWICE = "is stored twice"
 LINEAR = "is not linearizable"
@@ -40,9 +43,11 @@ def offsets_of_refused_messages_kept(patch: Patch) -> None:
 def offsets_from_the_applied_state_alone(patch: Patch) -> None:
     """Offsets go on from the applied state, without messages in progress."""
 
-    @patch.instead(NextOffsets, "take")
-    def take(offsets: NextOffsets, topic: str, queue_id: int, _count: int) -> int:
-        return offsets._applied.end_offset(topic, queue_id)
+    @patch.around(NextOffsets, "runs_of")
+    def forget(runs_of: Original[list[QueueRun]], offsets: NextOffsets, *of: Any) -> list[QueueRun]:
+        runs = runs_of(offsets, *of)
+        offsets.clear()
+        return runs
 
 
 @bug("N13x", TWICE, 5, "partition", "pause")

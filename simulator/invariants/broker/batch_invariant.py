@@ -49,7 +49,7 @@ def messages_of(entry: Entry, batch: Batch, topics: Collection[str]) -> Iterator
     for run in batch.runs:
         if run.topic not in topics:
             continue
-        for number in range(run.count):
+        for number in range(run.row_count):
             at = (run.first_row + number) * QUEUE_ROW.size
             position, size, tags_code = QUEUE_ROW.unpack_from(batch.rows, at)
             start = position - entry.position - HEADER_SIZE

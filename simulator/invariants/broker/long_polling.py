@@ -41,7 +41,7 @@ class LongPollsAnswered(Invariant):
         address, now = host.addresses[1], self._now()
         for run in decode_batch(entry.body).runs:
             if run.topic in self._topics:
-                for offset in range(run.first_offset, run.first_offset + run.count):
+                for offset in range(run.first_offset, run.first_offset + run.row_count):
                     self._applied_at[address, (run.topic, run.queue_id, offset)] = now
 
     def answered(self, consumer: str, address: str, place: Place, asked_at: float) -> None:

@@ -43,7 +43,7 @@ class NothingSkipped(BatchInvariant, Listener):
     def committed_batch(self, host: Host, _entry: Entry, batch: Batch) -> None:
         """See :class:`BatchInvariant`."""
         for run in batch.runs:
-            rows = batch.rows[run.first_row * QUEUE_ROW.size :][: run.count * QUEUE_ROW.size]
+            rows = batch.rows_of(run)
             positions = self._positions.setdefault((run.topic, run.queue_id), [])
             positions += [position for position, _size, _code in QUEUE_ROW.iter_unpack(rows)]
         for command in decode_commands(batch.commands):

@@ -71,7 +71,7 @@ class StoredMessages(BatchInvariant, Listener):
 
     def committed_batch(self, host: Host, entry: Entry, batch: Batch) -> None:
         """See :class:`BatchInvariant`."""
-        if sum(run.count for run in batch.runs) >= MESSAGES_MANY:
+        if sum(run.row_count for run in batch.runs) >= MESSAGES_MANY:
             host.coverage_mark("entry of many messages")
         for run in batch.runs:
             queue = (run.topic, run.queue_id)
@@ -81,7 +81,7 @@ class StoredMessages(BatchInvariant, Listener):
                     f"entry {entry.index} gives offsets from {run.first_offset} on in {queue}, "
                     f"the next was {end}"
                 )
-            self.ends[queue] = end + run.count
+            self.ends[queue] = end + run.row_count
         for message in messages_of(entry, batch, self._topics):
             self._add(host, entry, message)
         for command in decode_commands(batch.commands):

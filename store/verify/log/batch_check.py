@@ -52,7 +52,7 @@ def check_batch(entry: Entry, batch: Batch) -> None:
     row_at, place = rows_at, 0
     key_rows: list[bytes] = []
     for run in batch.runs:
-        for offset in range(run.first_offset, run.first_offset + run.count):
+        for offset in range(run.first_offset, run.first_offset + run.row_count):
             at = HEADER_SIZE + place
             try:
                 record = decode_record(records, place)

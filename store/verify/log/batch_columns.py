@@ -146,7 +146,7 @@ def plain_columns(
     for number, batch in enumerate(batches):
         for run in batch.runs:
             topic = topics.number(run.topic.encode())
-            runs.append((topic, run.queue_id, run.first_offset, run.count, number))
+            runs.append((topic, run.queue_id, run.first_offset, run.row_count, number))
         records = batch.records
         first_ms = _stored_ms(records, 0)
         minutes.append(-1 if first_ms is None else (first_ms & _U64_MAX) // 60_000)

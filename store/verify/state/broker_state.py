@@ -113,9 +113,9 @@ class BrokerEffects:
     def _take_messages(self, batch: Batch) -> None:
         for run in batch.runs:
             if run.topic == TIMER_TOPIC:
-                self._add(["stored", run.count])
+                self._add(["stored", run.row_count])
             elif run.topic == HALF_TOPIC:
-                self._open(batch, run.first_row, run.count, run.first_offset)
+                self._open(batch, run.first_row, run.row_count, run.first_offset)
 
     def _add(self, step: list[Any]) -> None:
         keyed = _OVERRIDING.get(step[0])

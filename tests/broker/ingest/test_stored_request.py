@@ -33,7 +33,7 @@ def sent(body: bytes, topic: str = "orders") -> PendingMessage:
 
 
 def found_in(
-    runs: Sequence[QueueRun], request: Sequence[bytes], since_ms: int = 0
+    runs: list[QueueRun], request: Sequence[bytes], since_ms: int = 0
 ) -> MessageRecord | None:
     parts = encode_batch(0, STORED_MS, bytes(8), runs, b"")
     wanted = [sent(body) for body in request]

@@ -140,7 +140,7 @@ async def test_what_follows_from_rotted_entries_is_made_again_once_they_are_whol
         assert found.items() <= whole.items()
         damaged = [entries[index] for index in rotten if entries[index].kind is EntryKind.DATA]
         runs = [run for entry in damaged for run in decode_batch(entry.body).runs]
-        assert len(whole) - len(found) == sum(run.count for run in runs)
+        assert len(whole) - len(found) == sum(run.row_count for run in runs)
         for index in rotten:
             broker.broker.context.node.store.repair_entry(entries[index])
         await asyncio.sleep(10)

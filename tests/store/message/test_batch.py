@@ -130,7 +130,7 @@ def test_arbitrary_bytes_are_refused_with_the_typed_error(data: bytes) -> None:
             batch = decode_batch(body)
         except CorruptBatchError:
             continue
-        assert sum(run.count for run in batch.runs) * QUEUE_ROW.size == len(batch.rows)
+        assert sum(run.row_count for run in batch.runs) * QUEUE_ROW.size == len(batch.rows)
 
 
 @given(st.binary(max_size=60), st.integers(0, 3))
@@ -140,7 +140,7 @@ def test_arbitrary_run_headers_are_refused_with_the_typed_error(runs: bytes, cou
         batch = decode_batch(body)
     except CorruptBatchError:
         return
-    assert sum(run.count for run in batch.runs) == count
+    assert sum(run.row_count for run in batch.runs) == count
 
 
 def test_another_version_is_refused() -> None:

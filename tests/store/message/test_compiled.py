@@ -1,4 +1,4 @@
-"""Compiled, a run is packed as in Python, and what is no run is refused."""
+"""Compiled, runs are packed as in Python, and what is no run is refused."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.message.batch import pack_run_in_python
+from store.message.batch import QueueRun, pack_runs, pack_runs_in_python
 from store.message.record import PendingMessage, iter_records, make_pending_message
 
 compiled = pytest.importorskip("store.message.compiled", reason="built without a C compiler")
 
 HOST = bytes((10, 0, 0, 1)) + (10911).to_bytes(4, "big")
 STORED = struct.pack(">q8s", 1_700_000_000_999, HOST)
-TOPIC = b"\x06orders"
 PROPERTIES = st.sampled_from(
     [b"", b"TAGS\x01x\x02", b"KEYS\x01k1 k2\x02", b"UNIQ_KEY\x01u\x02TAGS\x01y\x02KEYS\x01k\x02"]
 )
@@ -40,62 +39,103 @@ WRONG: list[tuple[str, object]] = [
 ]
 
 
-def pending(body: bytes, properties: bytes, flag: int = 0) -> PendingMessage:
+def pending(topic: str, body: bytes, properties: bytes, flag: int = 0) -> PendingMessage:
     return make_pending_message(
-        "orders", body, properties, flag=flag, born_timestamp=1, born_host=HOST
+        topic, body, properties, flag=flag, born_timestamp=1, born_host=HOST
     )
 
 
-def packed(pack: Any, *arguments: Any) -> tuple[bytes, bytes, bytes]:
-    parts, rows, key_rows = pack(*arguments)
-    return b"".join(parts), rows, key_rows
+def packed(pack: Any, *arguments: Any) -> tuple[bytes, ...]:
+    parts, *others = pack(*arguments)
+    return b"".join(parts), *others
 
 
-@given(
-    st.lists(
-        st.tuples(st.binary(max_size=300), PROPERTIES, st.integers(-(1 << 31), (1 << 31) - 1))
-    ),
-    st.integers(0, 1 << 20),
-    st.integers(0, 1 << 40),
-    st.integers(0, 1 << 50),
+MESSAGES = st.lists(
+    st.tuples(st.binary(max_size=300), PROPERTIES, st.integers(-(1 << 31), (1 << 31) - 1)),
+    max_size=5,
 )
-def test_a_run_is_packed_as_in_python(
-    content: list[tuple[bytes, bytes, int]], queue_id: int, first_offset: int, position: int
+RUNS = st.lists(
+    st.tuples(st.sampled_from(["orders", "größe", "t" * 127]), st.integers(0, 1 << 20), MESSAGES)
+)
+
+
+@given(RUNS, st.integers(0, 1 << 40), st.integers(0, 1 << 50))
+def test_runs_are_packed_as_in_python(
+    content: list[tuple[str, int, list[tuple[bytes, bytes, int]]]], offset: int, position: int
 ) -> None:
-    messages = [pending(*each) for each in content]
-    messages += [each._replace(body=memoryview(each.body)) for each in messages]
-    run = (messages, TOPIC, queue_id, first_offset, position, STORED, 1_700_000_000)
-    found = packed(compiled.pack_run, *run)
-    assert found == packed(pack_run_in_python, *run)
-    assert len(list(iter_records(found[0]))) == len(messages)
+    runs = []
+    for topic, queue_id, bodies in content:
+        messages = [pending(topic, *each) for each in bodies]
+        messages += [each._replace(body=memoryview(each.body)) for each in messages]
+        runs.append(QueueRun(topic, queue_id, offset, messages))
+    found = packed(compiled.pack_runs, runs, position, STORED, 1_700_000_000)
+    assert found == packed(pack_runs_in_python, runs, position, STORED, 1_700_000_000)
+    assert len(list(iter_records(found[0]))) == sum(len(run.messages) for run in runs)
+
+
+def test_large_records_are_not_copied() -> None:
+    large = pending("orders", bytes(40_000), b"")
+    small = pending("orders", b"", b"")
+    of_a_run = [QueueRun("orders", 0, 0, [large])], 0, STORED, 0
+    assert compiled.pack_runs(*of_a_run) is None
+    parts, *_others = pack_runs(*of_a_run)
+    assert any(part is large.body for part in parts)
+    of_both = [QueueRun("orders", 0, 0, [large, small]), QueueRun("orders", 1, 0, [small])]
+    assert compiled.pack_runs(of_both, 0, STORED, 0) is not None
 
 
 @pytest.mark.parametrize(("field", "value"), WRONG)
 def test_what_is_no_pending_message_is_not_packed(field: str, value: object) -> None:
-    good = pending(b"body", b"KEYS\x01k\x02")
+    good = pending("orders", b"body", b"KEYS\x01k\x02")
     changed: Any = {field: value}
     bad = good._replace(**changed)
     for messages in ([bad], [good, bad, good], [good, None], [good, tuple(good)[:8]], (good,)):
+        runs: list[Any] = [
+            QueueRun("orders", 0, 0, [good]),
+            ("orders", 1, 0, messages),
+        ]
         with pytest.raises((TypeError, ValueError, OverflowError)):
-            compiled.pack_run(messages, TOPIC, 0, 0, 0, STORED, 0)
+            compiled.pack_runs(runs, 0, STORED, 0)
+
+
+GOOD = pending("orders", b"", b"KEYS\x01k\x02")
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        None,
+        ("orders", 0, 0),
+        ["orders", 0, 0, [GOOD]],
+        (b"orders", 0, 0, [GOOD]),
+        ("t" * 256, 0, 0, [GOOD]),
+        ("bills!", 0, 0, [GOOD, None]),
+        ("bill", 0, 0, [GOOD]),
+        ("\ud800", 0, 0, [GOOD]),
+        ("orders", 1 << 31, 0, [GOOD]),
+        ("orders", 0, (1 << 63) - 1, [GOOD]),
+        ("orders", "0", 0, [GOOD]),
+    ],
+)
+def test_what_is_no_run_is_not_packed(run: object) -> None:
+    for runs in ([run], [QueueRun("orders", 0, 0, [GOOD]), run], (run,)):
+        with pytest.raises((TypeError, ValueError, OverflowError)):
+            compiled.pack_runs(runs, 0, STORED, 0)
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        {1: "topic"},
-        {2: 1 << 31},
-        {3: (1 << 63) - 1},
-        {4: 1 << 63},
-        {4: (1 << 63) - 1},
-        {5: bytes(15)},
-        {6: 1 << 32},
-        {7: None},
+        {1: 1 << 63},
+        {1: (1 << 63) - 1},
+        {2: bytes(15)},
+        {3: 1 << 32},
+        {4: None},
     ],
 )
-def test_a_run_of_impossible_numbers_is_not_packed(wrong: dict[int, object]) -> None:
-    run: dict[int, object] = dict(
-        enumerate(([pending(b"", b"KEYS\x01k\x02")], TOPIC, 0, 0, 0, STORED, 0))
+def test_runs_of_impossible_numbers_are_not_packed(wrong: dict[int, object]) -> None:
+    arguments: dict[int, object] = dict(
+        enumerate(([QueueRun("orders", 0, 0, [GOOD])], 0, STORED, 0))
     )
     with pytest.raises((TypeError, ValueError, OverflowError)):
-        compiled.pack_run(*(run | wrong).values())
+        compiled.pack_runs(*(arguments | wrong).values())

@@ -77,7 +77,7 @@ def apply_by_broker(state: BrokerState, body: bytes, position: int) -> None:
     batch = decode_batch(body)
     for run in batch.runs:
         if run.topic == TIMER_TOPIC:
-            state.timer = state.timer.stored(run.count)
+            state.timer = state.timer.stored(run.row_count)
         elif run.topic == HALF_TOPIC:
             at = int.from_bytes(batch.rows[20 * run.first_row :][:8], "big")
             start = int.from_bytes(batch.rows[:8], "big")
