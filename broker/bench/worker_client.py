@@ -69,6 +69,17 @@ class LoadClient:
         """The rounds of a steady load. Raises :class:`LoadError` likewise."""
         return [SteadyRound(**fields) for fields in self._ask(encode_job(job))]
 
+    def begin_steady(self, job: SteadyJob) -> None:
+        """Begins a steady load that goes on until :meth:`abandon`."""
+        self._tell(encode_job(job))
+
+    def abandon(self) -> None:
+        """Ends the process in the middle of its job. Raises :class:`LoadError` if it has ended by
+        itself, because the job could not be done."""
+        if self._process.poll() is not None:
+            self._result()
+        self._process.kill()
+
     def fill(self, job: FillJob) -> None:
         """Sends the messages; returns once all are acknowledged."""
         self._ask(encode_job(job))
@@ -91,6 +102,9 @@ class LoadClient:
 
     def _ask(self, line: bytes) -> Any:
         self._tell(line)
+        return self._result()
+
+    def _result(self) -> Any:
         answer = self._answers.readline()
         if not answer:
             raise LoadError("the process that makes the load has ended; see above")

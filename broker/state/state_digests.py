@@ -78,9 +78,9 @@ class DigestTable(Generic[K]):
 
     def begin(self) -> None:
         """Starts again for another table: all items are digested."""
-        items = ((key, self._item(key)) for key in self._keys())
-        self._digests = {key: item_digest(item) for key, item in items if item is not None}
-        self._sum = sum(self._digests.values()) % DIGEST_MODULUS
+        self._digests: dict[K, int] = {}
+        self._sum = 0
+        self._digest_again(self._keys())
         self._to_recheck: list[K] = []
         self.dirty: dict[K, None] = {}
         """The keys of items that may have changed; every change of the table adds to it."""

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from broker.bench.failover import PAUSE_SECONDS, Disturb, FailoverResult, waits_ms
-from broker.bench.jobs import ProbeJob
+from broker.bench.jobs import ProbeJob, SteadyJob
 from broker.bench.worker_client import LoadClient
-from broker.cli.benchmark.measured import Bench, say
+from broker.cli.benchmark.measured import Bench, admin_of, say
+from broker.cli.benchmark.steady import SHARE, measure_peak
 from broker.cli.local_cluster.local_cluster import LocalCluster
 from broker.cli.local_cluster.managed_processes import DLEDGER, end_processes
 from broker.cli.local_cluster.readiness import wait_until_serving
@@ -21,13 +22,18 @@ from broker.command_error import CommandError
 LEADER_ROUNDS, LEADER_ROUNDS_FULL = 10, 100
 SILENT_ROUNDS = 5
 ALL_ROUNDS = 3
+LOAD_ROUND_SECONDS, LOAD_ROUNDS = 5.0, 1_000
+"""More than any number of faults takes."""
 
 
 def measure_failovers(bench: Bench) -> None:
-    """Kills leaders, pauses leaders so that their connections stay open, and kills whole groups."""
+    """Kills leaders, pauses leaders so that their connections stay open, and kills whole groups.
+    The first two also while another client sends at 80 % of the peak."""
+    rounds = LEADER_ROUNDS_FULL if bench.request.full else LEADER_ROUNDS
+    topic = bench.new_topic()
+    load = SHARE * measure_peak(bench, topic)
     with _disturbing(bench) as faults:
         say("killing leaders")
-        rounds = LEADER_ROUNDS_FULL if bench.request.full else LEADER_ROUNDS
         killed = faults.waits(faults.kill_leader, rounds)
         say("silencing leaders")
         silent = faults.waits(faults.silence_leader, SILENT_ROUNDS)
@@ -35,7 +41,27 @@ def measure_failovers(bench: Bench) -> None:
         all_killed = faults.waits(faults.kill_all, ALL_ROUNDS)
         delays = zip(all_killed, faults.start_delays_ms, strict=True)
         started = [wait - delay for wait, delay in delays]
-    bench.measured.failover = FailoverResult(killed, silent, all_killed, started)
+        with _loaded(bench, topic, load):
+            say("killing leaders under load")
+            loaded_killed = faults.waits(faults.kill_leader, rounds)
+            say("silencing leaders under load")
+            loaded_silent = faults.waits(faults.silence_leader, SILENT_ROUNDS)
+    bench.delete_topic(topic)
+    bench.measured.failover = FailoverResult(
+        killed, silent, all_killed, started, load, loaded_killed, loaded_silent
+    )
+
+
+@contextmanager
+def _loaded(bench: Bench, topic: str, rate: float) -> Iterator[None]:
+    """Another client sends at that rate. At the end it must have kept up."""
+    if bench.own is None:
+        raise CommandError("faults need a cluster of the benchmark's own")
+    job = SteadyJob((topic,), bench.request.size, rate, 0.0, LOAD_ROUND_SECONDS, LOAD_ROUNDS, ())
+    with LoadClient(bench.namesrv, admin_of(bench.own)) as client:
+        client.begin_steady(job)
+        yield
+        client.abandon()
 
 
 def restart_ms(bench: Bench) -> float:

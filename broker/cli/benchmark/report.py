@@ -16,6 +16,8 @@ FAILOVERS = (
     ("leader silent, to the next acknowledgement", "leader_silent"),
     ("all killed, from their restart to the next acknowledgement", "all_killed"),
     ("all killed, from the start of their processes", "all_started"),
+    ("leader killed under load", "leader_killed_under_load"),
+    ("leader silent under load", "leader_silent_under_load"),
 )
 
 LISTED_MAX = 20
@@ -108,6 +110,7 @@ def _print_cost(secured: Measured, without: Measured) -> None:
 
 def _print_failover(failover: FailoverResult) -> None:
     result = failover.to_json()
+    print(f"the load, where there is one: {failover.load:,.0f} messages a second, 80 % of the peak")
     for title, key in FAILOVERS:
         waits = result[f"{key}_ms"]
         told = " ".join(f"{wait:.0f}" for wait in waits)

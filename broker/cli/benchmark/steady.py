@@ -26,15 +26,9 @@ def measure_steady(bench: Bench, *, full: bool) -> None:
     if bench.own is None:
         raise CommandError("a steady load needs a cluster of the benchmark's own")
     topic = bench.new_topic()
-    say(f"{bench.measured.title}: {PEAK.name}, the peak")
     request = bench.request
-    peak_job = replace(
-        bench.produce_job((topic,), PEAK, WARM_UP_SECONDS),
-        seconds=min(request.seconds, PEAK_SECONDS_MAX),
-        rounds=min(request.rounds, PEAK_ROUNDS_MAX),
-    )
-    peak = summarise(PEAK.name, bench.client.measure(peak_job))
-    rate = SHARE * peak.messages_per_second
+    peak = measure_peak(bench, topic)
+    rate = SHARE * peak
     if full:
         request = replace(request, rounds=FULL_ROUNDS, seconds=FULL_SECONDS)
     say(f"{bench.measured.title}: {rate:,.0f} messages a second")
@@ -47,4 +41,15 @@ def measure_steady(bench: Bench, *, full: bool) -> None:
         disk = [probe.latencies(each) for each in rounds]
     except OSError as error:
         raise CommandError(f"the writes beside the load failed: {error}") from error
-    bench.measured.steady = SteadyLoad(peak.messages_per_second, rate, rounds, disk)
+    bench.measured.steady = SteadyLoad(peak, rate, rounds, disk)
+
+
+def measure_peak(bench: Bench, topic: str) -> float:
+    """The messages a second of single messages in a closed loop."""
+    say(f"{bench.measured.title}: {PEAK.name}, the peak")
+    job = replace(
+        bench.produce_job((topic,), PEAK, WARM_UP_SECONDS),
+        seconds=min(bench.request.seconds, PEAK_SECONDS_MAX),
+        rounds=min(bench.request.rounds, PEAK_ROUNDS_MAX),
+    )
+    return summarise(PEAK.name, bench.client.measure(job)).messages_per_second

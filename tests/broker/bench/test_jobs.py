@@ -149,14 +149,21 @@ def test_waits_are_counted_from_the_kill_and_the_cluster_is_repaired_each_time()
 
 
 def test_a_failover_result_has_medians_beside_every_value() -> None:
-    report = FailoverResult([300.0, 100.0, 200.0], [700.0], [5.0], [4.0]).to_json()
+    report = FailoverResult(
+        [300.0, 100.0, 200.0], [700.0], [5.0], [4.0], 20_000.0, [90.0, 80.0, 85.0], [600.0]
+    ).to_json()
     assert report == {
         "leader_killed_ms": [300.0, 100.0, 200.0],
         "leader_silent_ms": [700.0],
         "all_killed_ms": [5.0],
         "all_started_ms": [4.0],
+        "load": 20_000.0,
+        "leader_killed_under_load_ms": [90.0, 80.0, 85.0],
+        "leader_silent_under_load_ms": [600.0],
         "leader_killed_median_ms": 200.0,
         "leader_silent_median_ms": 700.0,
         "all_killed_median_ms": 5.0,
         "all_started_median_ms": 4.0,
+        "leader_killed_under_load_median_ms": 85.0,
+        "leader_silent_under_load_median_ms": 600.0,
     }

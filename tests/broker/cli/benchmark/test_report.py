@@ -33,7 +33,15 @@ def test_every_result_stands_beside_its_baseline(capsys: pytest.CaptureFixture[s
         3,
         rounds={"batches": [round_of(300, 1.1, written=1170)]},
         floor=[summary("batches", 400.0, 0.6)],
-        failover=FailoverResult([80.0] * 99 + [90.0], [400.0, 500.0, 450.0], [250.0], [200.0]),
+        failover=FailoverResult(
+            [80.0] * 99 + [90.0],
+            [400.0, 500.0, 450.0],
+            [250.0],
+            [200.0],
+            20_000.0,
+            [95.0, 105.0, 100.0],
+            [600.0],
+        ),
         growth=[Curve("queues in use", points)],
         memory_bytes=300 << 20,
         steady=SteadyLoad(
@@ -51,6 +59,9 @@ def test_every_result_stands_beside_its_baseline(capsys: pytest.CaptureFixture[s
     assert "memory of all servers: 300 MiB" in said
     assert "leader silent, to the next acknowledgement: median 450 ms (400 500 450)" in said
     assert "all killed, from the start of their processes: median 200 ms (200)" in said
+    assert "leader killed under load: median 100 ms (95 105 100)" in said
+    assert "leader silent under load: median 600 ms (600)" in said
+    assert "20,000 messages a second" in said
     assert "leader killed" in said
     assert "median 80 ms (100 times; 99th percentile 80)" in said
     assert "queues in use: at most 1.50 times the CPU time for a message" in said
