@@ -7,8 +7,10 @@ what was found.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from operator import itemgetter
+from typing import Any, TypeVar, cast
 
 from store.quoting import quoted
 
@@ -16,6 +18,8 @@ U32_MAX = (1 << 32) - 1
 I64_MIN = -(1 << 63)
 I64_MAX = (1 << 63) - 1
 U64_MAX = (1 << 64) - 1
+
+N = TypeVar("N", bound=tuple[Any, ...])
 
 
 def integer(value: object, low: int = 0, high: int = I64_MAX) -> int:
@@ -39,9 +43,9 @@ def binary(value: object) -> bytes:
     return value
 
 
-def array(value: object, length: int | None = None) -> list[object]:
-    """A list, of ``length`` elements if that is given."""
-    if not isinstance(value, list) or (length is not None and len(value) != length):
+def array(value: object, length: int | None = None) -> Sequence[object]:
+    """A list or tuple, of ``length`` elements if that is given."""
+    if not isinstance(value, list | tuple) or (length is not None and len(value) != length):
         what = "array" if length is None else f"array of {length}"
         raise ValueError(f"{quoted(value)} is no {what}")
     return value
@@ -58,16 +62,23 @@ def file_name(value: object) -> str:
 # Tables of very many rows: a check of whole columns takes a fifth of the time.
 
 
-def columns(value: object, count: int) -> list[tuple[object, ...]]:
+def columns(value: object, count: int) -> list[Sequence[object]]:
     """The columns of an array of rows, each an array of ``count`` elements."""
     rows = array(value)
     if not (
-        set(map(type, rows)) <= {list}
-        and set(map(len, cast("list[list[object]]", rows))) <= {count}
+        set(map(type, rows)) <= {list, tuple}
+        and set(map(len, cast("Sequence[Sequence[object]]", rows))) <= {count}
     ):
         for row in rows:
             array(row, count)
-    return list(zip(*cast("list[list[object]]", rows), strict=True)) or [()] * count
+    of_rows = cast("Sequence[Sequence[object]]", rows)
+    return [list(map(itemgetter(field), of_rows)) for field in range(count)]
+
+
+def named_rows(kind: type[N], *fields: Iterable[object]) -> Iterator[N]:
+    """Named tuples of that type, of the columns of all their fields. It calls no function of
+    Python for a row, as a constructor would."""
+    return map(partial(tuple.__new__, kind), zip(*fields, strict=True))
 
 
 def integers(column: Sequence[object], low: int = 0, high: int = I64_MAX) -> Sequence[int]:

@@ -169,18 +169,20 @@ class ConsumeQueues:
         self._in_order = None
         self._files.forget(f"{self._directory}/")
         tails = read_tails(self._fs, state_directory(self._directory))
+        files, directory, per_file = self._files, self._directory, self._rows_per_file
         for topic, queue_id, first_offset, end_offset in lengths:
             tail = tails.get((topic, queue_id))
             if tail is None or tail.end != end_offset:
-                tail = unsealed(end_offset, self._rows_per_file)
-            self.get_or_create(topic, queue_id).restore(first_offset, tail)
+                tail = unsealed(end_offset, per_file)
+            queue = ConsumeQueue(files, directory, topic, queue_id, per_file)
+            queue.restore(first_offset, tail)
+            self._queues.setdefault(topic, {})[queue_id] = queue
         if not self._fs.exists(self._directory):
             return
         for topic in self._fs.list_directory(self._directory):
-            known = self._queues.get(topic, {})
-            for name in self._fs.list_directory(f"{self._directory}/{topic}"):
-                if not (name.isascii() and name.isdigit()) or int(name) not in known:
-                    self._strays.add(f"{self._directory}/{topic}/{name}")
+            found = set(self._fs.list_directory(f"{self._directory}/{topic}"))
+            found.difference_update(map(str, self._queues.get(topic, ())))
+            self._strays.update(f"{self._directory}/{topic}/{name}" for name in found)
 
     def delete(self, topic: str) -> None:
         """Drops a topic's queues and their files."""

@@ -25,7 +25,7 @@ import msgpack
 from crc32c import crc32c
 
 from store.errors import DamagedError
-from store.field_checks import U32_MAX, columns, integers, texts
+from store.field_checks import U32_MAX, columns, integers, named_rows, texts
 from store.index.block_seals import Tail
 from store.io.atomic_file import read_checked_file, replace_file
 from store.io.filesystem import FileSystem
@@ -66,9 +66,10 @@ def decode_tails(data: bytes, path: str) -> dict[tuple[str, int], Tail]:
     if crc32c(data[_CRC_FROM:]) != crc:
         raise DamagedError(path, _CRC_FROM, "CRC of the tails")
     try:
-        topics, queue_ids, ends, positions, crcs = columns(msgpack.unpackb(data[_HEADER.size :]), 5)
+        packed = msgpack.unpackb(data[_HEADER.size :], use_list=False)
+        topics, queue_ids, ends, positions, crcs = columns(packed, 5)
         keys = zip(texts(topics), integers(queue_ids), strict=True)
-        tails = map(Tail, integers(ends), integers(positions), integers(crcs, high=U32_MAX))
+        tails = named_rows(Tail, integers(ends), integers(positions), integers(crcs, high=U32_MAX))
         return dict(zip(keys, tails, strict=True))
     except (ValueError, msgpack.UnpackException) as error:
         raise DamagedError(

@@ -8,6 +8,7 @@ Both are MessagePack arrays in a :mod:`store.io.two_slot_file`::
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -73,7 +74,7 @@ def _pack(record: tuple[int | str, ...]) -> bytes:
     return payload
 
 
-def _fields(payload: bytes, count: int) -> list[object]:
+def _fields(payload: bytes, count: int) -> Sequence[object]:
     try:
         fields = msgpack.unpackb(payload)
     except (ValueError, msgpack.UnpackException) as error:

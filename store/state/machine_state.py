@@ -27,6 +27,7 @@ from store.field_checks import (
     file_name,
     integer,
     integers,
+    named_rows,
     texts,
 )
 from store.io.packed_array import pack_array
@@ -77,7 +78,7 @@ def decode_machine_state(data: bytes) -> MachineState:
     """Raises :class:`~store.errors.DataFormatError`."""
     try:
         version, broker, queues, times, expired_position, applied_end = array(
-            msgpack.unpackb(data), _FIELDS
+            msgpack.unpackb(data, use_list=False), _FIELDS
         )
         if version != MACHINE_STATE_VERSION:
             raise DataFormatError(
@@ -103,7 +104,7 @@ def _queue_lengths(rows: object) -> list[QueueLength]:
     if any(map(gt, first_offsets, end_offsets)):
         raise ValueError("a queue ends before it begins")
     numbers = integers(queue_ids, high=I32_MAX)
-    return list(map(QueueLength, names, numbers, first_offsets, end_offsets))
+    return list(named_rows(QueueLength, names, numbers, first_offsets, end_offsets))
 
 
 def _segment_time(pair: object) -> tuple[int, int]:

@@ -348,7 +348,7 @@ def _pairs(table: dict[Any, Any]) -> list[list[Any]]:
 def decode_fields(data: bytes) -> list[Any]:
     """The eight fields of a state, unchecked. Raises :class:`ValueError`."""
     try:
-        fields = array(msgpack.unpackb(data))
+        fields = list(array(msgpack.unpackb(data)))
     except (ValueError, msgpack.UnpackException) as error:
         raise ValueError(f"no MessagePack: {error}") from error
     if fields and fields[0] == 1:  # version 1 has no parts
