@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol, TypeAlias
 
+from broker.delivery.joined_rows import join_rows
 from store.errors import DamagedError, DerivedDamageError, MisplacedError, StoreError
 from store.index.consume_queue import ConsumeQueue
 from store.io.filesystem import Bytes
@@ -163,33 +164,20 @@ class MessageReader:
         codes: frozenset[int] | None,
     ) -> GetMessageResult:
         count = limits.messages if codes is None else max(SCAN_ROWS_MIN, limits.messages)
-        data = queue.read(offset, count)
-        ranges: list[LogRange] = []
-        messages = examined = total = 0
-        start = first = first_size = end = last = last_size = 0
-
-        def joined() -> LogRange:
-            said = RowSpan(queue, queue_id, offset + first, first_size, offset + last, last_size)
-            return LogRange(start, end - start, said)
-
-        for position, size, code in rows(data):
-            if codes is None or code in codes:
-                if messages and (total + size > limits.bytes or messages == limits.messages):
-                    break
-                messages += 1
-                total += size
-                if position != end or messages == 1:
-                    if messages > 1:
-                        ranges.append(joined())
-                    start, first, first_size = position, examined, size
-                end, last, last_size = position + size, examined, size
-            examined += 1
-        status = GetMessageStatus.NO_MATCHED_MESSAGE
-        if messages:
-            ranges.append(joined())
-            status = GetMessageStatus.FOUND
+        looked_at, messages, found = join_rows(
+            queue.read(offset, count), codes, limits.messages, limits.bytes
+        )
+        ranges = [
+            LogRange(
+                position,
+                size,
+                RowSpan(queue, queue_id, offset + first, first_size, offset + last, last_size),
+            )
+            for position, size, first, first_size, last, last_size in found
+        ]
+        status = GetMessageStatus.FOUND if messages else GetMessageStatus.NO_MATCHED_MESSAGE
         return GetMessageResult(
-            status, offset + examined, queue.first_offset, queue.end_offset, ranges, messages
+            status, offset + looked_at, queue.first_offset, queue.end_offset, ranges, messages
         )
 
     def load(

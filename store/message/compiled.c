@@ -2,10 +2,11 @@
  *
  * For valid messages each function does what its twin in Python does, which is used where this
  * module is not built: `pack_runs` that of store/message/batch.py, `take_alike` that of
- * broker/ingest/batch_body.py, `find_records` that of store/message/record_places.py. The layouts
- * stand there. `pack_runs` refuses what is not valid, where the twin may write it.
- * tests/store/message/test_compiled.py, tests/store/message/test_record_places.py and
- * tests/broker/ingest/test_compiled_batch_body.py compare the twins, and store/message/twins.py
+ * broker/ingest/batch_body.py, `find_records` that of store/message/record_places.py, `join_rows`
+ * that of broker/delivery/joined_rows.py. The layouts stand there. `pack_runs` refuses what is not valid, where the twin may write it.
+ * tests/store/message/test_compiled.py, tests/store/message/test_record_places.py,
+ * tests/broker/ingest/test_compiled_batch_body.py and tests/broker/delivery/test_joined_rows.py
+ * compare the twins, and store/message/twins.py
  * does at each start: a module that was built of other sources is not used.
  *
  * Rules: no byte is read or written before its bounds are checked, and what a pointer points into
@@ -46,9 +47,14 @@ PyDoc_STRVAR(find_records_doc,
 "find_records(data)\n--\n\n"
 "The places of records, and the byte behind them; see store/message/record_places.py.");
 
+PyDoc_STRVAR(join_rows_doc,
+"join_rows(rows, codes, messages_max, bytes_max)\n--\n\n"
+"The rows that a pull returns; see broker/delivery/joined_rows.py.");
+
 static PyMethodDef methods[] = {
     {"find_records", (PyCFunction)(void (*)(void))dledger_find_records, METH_FASTCALL,
      find_records_doc},
+    {"join_rows", (PyCFunction)(void (*)(void))dledger_join_rows, METH_FASTCALL, join_rows_doc},
     {"pack_runs", (PyCFunction)(void (*)(void))dledger_pack_runs, METH_FASTCALL, pack_runs_doc},
     {"take_alike", (PyCFunction)(void (*)(void))dledger_take_alike, METH_FASTCALL, take_alike_doc},
     {NULL, NULL, 0, NULL},

@@ -20,6 +20,7 @@ int dledger_as_int(PyObject *value, long long low, long long high, long long *re
 int dledger_prepare_take_alike(void);
 
 PyObject *dledger_find_records(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *dledger_join_rows(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *dledger_pack_runs(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *dledger_take_alike(PyObject *module, PyObject *const *args, Py_ssize_t count);
 
