@@ -117,7 +117,21 @@ class FloorJob:
     pids: tuple[int, ...]
 
 
-Job = ProduceJob | SteadyJob | FillJob | ReplayJob | ProbeJob | ConnectionsJob | FloorJob
+@dataclass(frozen=True, slots=True)
+class HttpJob:
+    """Sends single messages as a :class:`ProduceJob` does, to the HTTP port at ``address``."""
+
+    address: str
+    topic: str
+    size: int
+    shape: LoadShape
+    warm_up_seconds: float
+    seconds: float
+    rounds: int
+    pids: tuple[int, ...]
+
+
+Job = ProduceJob | SteadyJob | FillJob | ReplayJob | ProbeJob | ConnectionsJob | FloorJob | HttpJob
 _KINDS: tuple[type[Job], ...] = get_args(Job)
 _JOBS = {kind.__name__: kind for kind in _KINDS}
 

@@ -11,7 +11,7 @@ from itertools import cycle
 from random import Random
 from typing import Protocol
 
-from broker.bench.jobs import FillJob, FloorJob, LoadShape, ProduceJob
+from broker.bench.jobs import FillJob, FloorJob, HttpJob, LoadShape, ProduceJob
 from broker.bench.process_usage import usage
 from broker.bench.results import Round, percentiles_ms
 from broker.client.message import Message, SendResult
@@ -33,13 +33,13 @@ class Load(Protocol):
         """Sends for so long; returns how many messages were acknowledged, which is all of them."""
 
 
-async def measure(load: Load, job: ProduceJob | FloorJob) -> list[Round]:
+async def measure(load: Load, job: ProduceJob | FloorJob | HttpJob) -> list[Round]:
     """Warms up, then measures the rounds without pauses."""
     await load.run(job.warm_up_seconds)
     return [await _round(load, job) for _ in range(job.rounds)]
 
 
-async def _round(load: Load, job: ProduceJob | FloorJob) -> Round:
+async def _round(load: Load, job: ProduceJob | FloorJob | HttpJob) -> Round:
     load.latencies.clear()
     servers, client_cpu = usage(job.pids), time.process_time()
     began = time.perf_counter()

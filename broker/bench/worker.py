@@ -20,10 +20,12 @@ import uvloop
 from broker.bench.failover_probe import Probe
 from broker.bench.floor_load import send_to_floor
 from broker.bench.held_connections import HeldConnections
+from broker.bench.http_load import send_by_http
 from broker.bench.jobs import (
     ConnectionsJob,
     FillJob,
     FloorJob,
+    HttpJob,
     Job,
     ProbeJob,
     ProduceJob,
@@ -87,6 +89,8 @@ async def _do(tools: Tools, job: Job) -> object:
             return _rounds(await replay(tools.name_servers, job))
         case FloorJob():
             return _rounds(await send_to_floor(job, tools.rng))
+        case HttpJob():
+            return _rounds(await send_by_http(job, tools.rng))
         case FillJob():
             await fill(tools.producer, job, tools.rng)
         case ConnectionsJob():

@@ -14,6 +14,7 @@ from broker.bench.jobs import (
     ConnectionsJob,
     FillJob,
     FloorJob,
+    HttpJob,
     ProbeJob,
     ProduceJob,
     ReplayJob,
@@ -61,7 +62,7 @@ class LoadClient:
             self._process.kill()
         self._process.communicate()
 
-    def measure(self, job: ProduceJob | ReplayJob | FloorJob) -> list[Round]:
+    def measure(self, job: ProduceJob | ReplayJob | FloorJob | HttpJob) -> list[Round]:
         """The rounds of a job. Raises :class:`LoadError` if it could not be done."""
         return [Round(**fields) for fields in self._ask(encode_job(job))]
 

@@ -16,6 +16,7 @@ from broker.bench.jobs import (
     ConnectionsJob,
     FillJob,
     FloorJob,
+    HttpJob,
     Job,
     LoadShape,
     ProbeJob,
@@ -39,6 +40,7 @@ from broker.bench.results import Round, Summary, summarise
         ProbeJob("t", 10),
         ConnectionsJob("10.0.0.1:10911", "t", 10),
         FloorJob("127.0.0.1:1", 10, LoadShape(128, 4), 0.5, 2.0, 3, (1, 2)),
+        HttpJob("127.0.0.1:1", "t", 10, LoadShape(1, 32), 0.5, 2.0, 3, (1, 2)),
     ],
     ids=lambda job: type(job).__name__,
 )
