@@ -282,6 +282,8 @@ class FrameWriter:
         out = self._out
         if not out or self._transport is None:
             return
+        if self._transport.is_closing():  # it broke in this turn, and tells so in the next
+            return
         if self._out_size <= _JOIN_SIZE_MAX:
             self._transport.write(b"".join(out))
         else:

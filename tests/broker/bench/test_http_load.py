@@ -14,9 +14,7 @@ from broker.bench.jobs import HttpJob, LoadShape
 
 
 async def rounds_on(server: TestServer, size: int) -> list[int]:
-    job = HttpJob(
-        f"{server.host}:{server.port}", "orders", size, LoadShape(1, 3), 0.0, 0.05, 2, ()
-    )
+    job = HttpJob(f"{server.host}:{server.port}", "orders", size, LoadShape(1, 3), 0.0, 0.05, 2, ())
     return [each.messages for each in await send_by_http(job, Random(1))]
 
 
