@@ -39,7 +39,7 @@ EXAMPLES = """\
   dledger bench produce --namesrv 127.0.0.1:9876        a cluster that runs already
   dledger bench failover --json
   dledger bench produce --secured     with TLS and access control, compared with without
-  dledger bench grpc                  RocketMQ 5's protocol compared with 4.x's, HTTP, and grpcio alone
+  dledger bench grpc                  RocketMQ 5's protocol beside 4.x's, HTTP, and grpcio alone
   dledger bench steady --seconds 60 --rounds 30         80 % of the peak for half an hour
 """
 

@@ -7,13 +7,13 @@ from random import Random
 import orjson
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer
+from aiohttp.test_utils import BaseTestServer, TestServer
 
 from broker.bench.http_load import HttpLoadError, send_by_http
 from broker.bench.jobs import HttpJob, LoadShape
 
 
-async def rounds_on(server: TestServer, size: int) -> list[int]:
+async def rounds_on(server: BaseTestServer, size: int) -> list[int]:
     job = HttpJob(f"{server.host}:{server.port}", "orders", size, LoadShape(1, 3), 0.0, 0.05, 2, ())
     return [each.messages for each in await send_by_http(job, Random(1))]
 
