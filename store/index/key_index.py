@@ -11,8 +11,10 @@ again, and a new file replaces it (:meth:`KeyIndex.remake`).
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from store.errors import DamagedError, DerivedDamageError
 from store.index.key_file import (
@@ -95,7 +97,7 @@ class KeyIndex:
         Raises :class:`~store.errors.DerivedDamageError` if a file that may have some is damaged.
         """
         first, last = begin_ms // 1000, end_ms // 1000
-        found = _matches(bytes(self._recent), key_hash, first, last)
+        found = _matches_in_many(self._recent, key_hash, first, last)
         found.sort(reverse=True)
         if len(found) < limit and self._pending:
             raise self._damaged(*next(iter(self._pending.items())))
@@ -245,7 +247,29 @@ class KeyIndex:
                 self.fs.remove(file.path)
 
 
-def _matches(rows: bytes, key_hash: int, first: int, last: int) -> list[int]:
+def _matches_in_many(rows: bytearray, key_hash: int, first: int, last: int) -> list[int]:
+    """As :func:`_matches`, for rows since the last checkpoint: there may be half a million.
+
+    NumPy takes 0.05 ms for 131,072 rows, and the search for bytes 1.3 ms. After an outage a
+    producer asks for thousands of keys. It may not be loaded yet, or not entirely.
+    """
+    numpy: Any = sys.modules.get("numpy")
+    frombuffer, flatnonzero = (
+        getattr(numpy, "frombuffer", None),
+        getattr(numpy, "flatnonzero", None),
+    )
+    if not rows or frombuffer is None or flatnonzero is None:
+        return _matches(rows, key_hash, first, last)
+    hashes = frombuffer(rows, dtype=">u4")[:: KEY_ROW_SIZE // 4]
+    found: list[int] = []
+    for number in flatnonzero(hashes == key_hash).tolist():
+        _, position, seconds = ROW.unpack_from(rows, number * KEY_ROW_SIZE)
+        if first <= seconds <= last:
+            found.append(position)
+    return found
+
+
+def _matches(rows: bytes | bytearray, key_hash: int, first: int, last: int) -> list[int]:
     wanted = key_hash.to_bytes(4, "big")
     found: list[int] = []
     place = rows.find(wanted)

@@ -18,6 +18,7 @@ from broker.client.errors import (
     perhaps_stored,
 )
 from broker.client.message import MessageQueue, SendResult, SendStatus
+from broker.client.producer.broker_group_line import LOOK_SECONDS, BrokerGroupLine
 from broker.client.producer.latency_faults import FAILED_LATENCY_MS, LatencyFaults
 from broker.client.producer.pending_send import PendingSend
 from broker.client.producer.queue_selection import QueueSelector, Target
@@ -61,6 +62,7 @@ class SendDispatcher:
         self._config = config
         self._faults = faults
         self._silent_leaders = SilentLeaders(loop, remoting, routes)
+        self._lines: dict[str, BrokerGroupLine] = {}
         self._tasks: dict[asyncio.Task[None], PendingSend] = {}
         self._closed = False
 
@@ -72,13 +74,67 @@ class SendDispatcher:
         target = self._queue_selector.at_once(delivery.topic, delivery.pinned)
         if target is None:
             self._try_on(delivery, None)
-        else:
-            self._send(delivery, target, partial(self._answered, delivery, target.queue))
+            return
+        line = self._line(target.queue.broker)
+        if line.waiting or line.is_full:
+            self._wait(line, target.queue.broker, delivery)
+            return
+        line.in_flight += 1
+        self._send(delivery, target, partial(self._answered, delivery, target.queue, line))
+
+    def _line(self, broker: str) -> BrokerGroupLine:
+        line = self._lines.get(broker)
+        if line is None:
+            line = self._lines[broker] = BrokerGroupLine()
+        return line
+
+    def _wait(self, line: BrokerGroupLine, broker: str, delivery: PendingSend) -> None:
+        line.waiting.append(delivery)
+        if line.timer is None:
+            line.timer = self._loop.call_later(LOOK_SECONDS, self._look, line, broker)
+
+    def _advance(self, line: BrokerGroupLine) -> None:
+        """Sends who waits, as far as there is room. Called when the group has answered: what is
+        sent to one that has just failed would fail, too, and might count as stored."""
+        while line.waiting and not line.is_full:
+            delivery = line.waiting.popleft()
+            if delivery.future.done():  # its caller has cancelled it
+                continue
+            target = self._queue_selector.at_once(delivery.topic, delivery.pinned)
+            if target is None:
+                self._try_on(delivery, None)
+                continue
+            other = self._line(target.queue.broker)
+            if other is not line and (other.waiting or other.is_full):
+                self._wait(other, target.queue.broker, delivery)
+                continue
+            other.in_flight += 1
+            self._send(delivery, target, partial(self._answered, delivery, target.queue, other))
+
+    def _look(self, line: BrokerGroupLine, broker: str) -> None:
+        line.timer = None
+        for each in line.expired(self._loop.time()):
+            each.fail(self._deadline_error(each, None))
+        if line.waiting and self._lacks_leader(line.waiting[0].topic, broker):
+            for each in line.leave():  # another group may take them
+                self.begin(each)
+        self._advance(line)
+        if line.waiting and line.timer is None:
+            line.timer = self._loop.call_later(LOOK_SECONDS, self._look, line, broker)
+
+    def _lacks_leader(self, topic: str, broker: str) -> bool:
+        route = self._routes.cached(topic)
+        return route is not None and route.leader(broker) is None
 
     async def close(self) -> None:
         """Ends the retries with :class:`ClosedError`."""
         self._closed = True
         self._silent_leaders.close()
+        for line in self._lines.values():
+            if line.timer is not None:
+                line.timer.cancel()
+            for each in line.leave():
+                each.fail(ClosedError("the producer was closed"))
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -105,10 +161,14 @@ class SendDispatcher:
         self,
         delivery: PendingSend,
         queue: MessageQueue,
+        line: BrokerGroupLine,
         answer: Frame | None,
         failure: Failure | None,
     ) -> None:
+        line.in_flight -= 1
         if answer is not None:
+            if line.waiting and not self._closed:
+                self._advance(line)
             try:
                 result = delivery.acknowledgement(answer, queue)
             except ClientError as error:
@@ -154,9 +214,12 @@ class SendDispatcher:
                     except (CallError, ClientError) as error:
                         failure = error
         except TimeoutError:
-            seconds = self._config.deadline_seconds
-            last = self._missing_leader(delivery.topic) or failure
-            delivery.fail(DeadlineError(f"a message to {delivery.topic}", seconds, last))
+            delivery.fail(self._deadline_error(delivery, failure))
+
+    def _deadline_error(self, delivery: PendingSend, failure: Failure | None) -> DeadlineError:
+        last = self._missing_leader(delivery.topic) or failure
+        seconds = self._config.deadline_seconds
+        return DeadlineError(f"a message to {delivery.topic}", seconds, last)
 
     def _missing_leader(self, topic: str) -> NoLeaderError | None:
         """The error if the known route has no leader. Then no try is made."""
@@ -168,6 +231,25 @@ class SendDispatcher:
     async def _try(self, delivery: PendingSend) -> SendResult:
         avoid = () if delivery.queue is None else (delivery.queue.broker,)
         target = await self._queue_selector.search(delivery.topic, delivery.pinned, avoid)
+        line = self._line(target.queue.broker)
+        async with line.turn():
+            result = await self._try_at(self._present(target), delivery)
+        if line.waiting and not self._closed:
+            self._advance(line)
+        return result
+
+    def _present(self, target: Target) -> Target:
+        """The target after the wait for a turn: there may be another leader by now."""
+        queue = target.queue
+        route = self._routes.cached(queue.topic)
+        if route is None:
+            return target
+        leader = route.leader(queue.broker)
+        if leader is None:
+            raise NoLeaderError(queue.broker)
+        return Target(queue, leader)
+
+    async def _try_at(self, target: Target, delivery: PendingSend) -> SendResult:
         delivery.asked = target
         found = await self._find_earlier_try(delivery, target)
         if found is not None:
