@@ -116,11 +116,19 @@ class SendDispatcher:
         for each in line.expired(self._loop.time()):
             each.fail(self._deadline_error(each, None))
         if line.waiting and self._lacks_leader(line.waiting[0].topic, broker):
-            for each in line.leave():  # another group may take them
-                self.begin(each)
-        self._advance(line)
+            self._pass_on(line)
+        else:
+            self._advance(line)
         if line.waiting and line.timer is None:
             line.timer = self._loop.call_later(LOOK_SECONDS, self._look, line, broker)
+
+    def _pass_on(self, line: BrokerGroupLine) -> None:
+        """The group has no leader: another one may take who waits. Without another they stay."""
+        for each in line.leave():
+            if self._queue_selector.at_once(each.topic, each.pinned) is None:
+                line.waiting.append(each)
+            else:
+                self.begin(each)
 
     def _lacks_leader(self, topic: str, broker: str) -> bool:
         route = self._routes.cached(topic)

@@ -108,6 +108,27 @@ async def test_who_was_cancelled_in_line_is_not_sent(loop: NetworkedLoop) -> Non
     await stop(cluster, producer)
 
 
+async def test_who_waits_in_line_waits_for_the_next_leader(loop: NetworkedLoop) -> None:
+    cluster, (broker,), producer = await start(loop)
+    await producer.send(Message(TOPIC, b"first"), queue(0))
+    broker.mute = True
+    bodies = [b"%d" % number for number in range(10)]
+    sending = [producer.send_nowait(Message(TOPIC, body), queue(0)) for body in bodies]
+    await asyncio.sleep(0.1)
+    cluster.leaderless.append("broker-a")
+    await broker.kill()
+    await asyncio.sleep(5)
+    assert broker.count(SEND) == 1 + 3  # nobody else has tried
+    broker.mute = False
+    cluster.leaderless.clear()
+    await broker.start()
+    back_at = loop.time()
+    await asyncio.gather(*sending)
+    assert loop.time() - back_at < 2
+    assert sorted(broker.group.bodies(TOPIC, 0)) == sorted([b"first", *bodies])
+    await stop(cluster, producer)
+
+
 async def test_a_group_that_lost_its_leader_keeps_nothing_from_another(
     loop: NetworkedLoop,
 ) -> None:
