@@ -19,18 +19,20 @@ _HEADERS = {"Content-Type": "application/json"}
 
 
 class HttpLoadError(ClientError):
-    """A message was refused."""
+    """A message was refused, or not answered."""
 
 
 async def send_by_http(job: HttpJob, rng: Random) -> list[Round]:
-    """See :func:`~broker.bench.produce.measure`. Raises :class:`HttpLoadError`, and ``OSError`` or
-    ``aiohttp.ClientError`` if there is no answer."""
+    """See :func:`~broker.bench.produce.measure`. Raises :class:`HttpLoadError`."""
     connector = aiohttp.TCPConnector(limit=job.shape.in_flight)
     timeout = aiohttp.ClientTimeout(total=_CALL_SECONDS)
     async with aiohttp.ClientSession(
         connector=connector, timeout=timeout, headers=_HEADERS
     ) as session:
-        return await measure(HttpLoad(session, job, rng), job)
+        try:
+            return await measure(HttpLoad(session, job, rng), job)
+        except aiohttp.ClientError as error:
+            raise HttpLoadError(f"{job.address}: {error}") from error
 
 
 class HttpLoad:

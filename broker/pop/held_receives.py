@@ -15,6 +15,7 @@ from typing import TypeAlias
 from broker.limits import CONSUME
 from broker.pop.pop_request import PopRequest
 from broker.topics_and_groups import RETRY_PREFIX
+from store.message.batch import Batch
 
 REFUSED_MS = 1000
 """Pace: after a refusal the next request looks so much later, because it may be refused too."""
@@ -108,6 +109,13 @@ class HeldReceives:
     def _counts(self, request: PopRequest, more: int) -> None:
         self._count += more
         self._expression_sizes += more * request.filter.size
+
+    def batch_arrived(self, batch: Batch) -> None:
+        """The messages of an entry were applied: each of its queues may serve a request."""
+        self.events += 1
+        if self._waiting:
+            for run in batch.runs:
+                self.arrived(run.topic)
 
     def arrived(self, topic: str) -> None:
         """A message of the topic was applied. One of a retry topic may be for any topic."""

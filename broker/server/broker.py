@@ -330,8 +330,7 @@ class Broker(StateMachineListener):
     def messages_arrived(self, batch: Batch) -> None:
         self.context.delivery.long_polling.batch_arrived(batch)
         self.context.scheduled_messages.batch_arrived(batch)
-        for topic in batch.topics:
-            self.context.pop.held.arrived(topic)
+        self.context.pop.held.batch_arrived(batch)
         if self.context.batcher.serving:  # others apply messages that were counted before
             self.context.rates.stored(batch)
 

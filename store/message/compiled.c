@@ -3,11 +3,13 @@
  * For valid messages each function does what its twin in Python does, which is used where this
  * module is not built: `pack_runs` that of store/message/batch.py, `take_alike` that of
  * broker/ingest/batch_body.py, `find_records` that of store/message/record_places.py, `join_rows`
- * that of broker/delivery/joined_rows.py. The layouts stand there. `pack_runs` refuses what is not valid, where the twin may write it.
+ * that of broker/delivery/joined_rows.py. The layouts stand there. A function refuses what is not
+ * valid, where its twin may go on.
+ *
  * tests/store/message/test_compiled.py, tests/store/message/test_record_places.py,
  * tests/broker/ingest/test_compiled_batch_body.py and tests/broker/delivery/test_joined_rows.py
- * compare the twins, and store/message/twins.py
- * does at each start: a module that was built of other sources is not used.
+ * compare the twins, and store/message/twins.py does at each start: a module that was built of other
+ * sources is not used.
  *
  * Rules: no byte is read or written before its bounds are checked, and what a pointer points into
  * is held as long as the pointer. Only the limited API is used, so one build serves all versions of

@@ -22,8 +22,8 @@ from broker.command_error import CommandError
 LEADER_ROUNDS, LEADER_ROUNDS_FULL = 10, 100
 SILENT_ROUNDS = 5
 ALL_ROUNDS = 3
-LOAD_ROUND_SECONDS, LOAD_ROUNDS = 5.0, 1_000
-"""More than any number of faults takes."""
+LOAD_ROUND_SECONDS, LOAD_ROUNDS = 60.0, 1_000
+"""More than any number of faults takes. A round is longer than the load may be behind."""
 LOADED_PAUSE_SECONDS = 5.0
 """In the place of the usual second: what waits at 80 % of the peak, because a node had to start and
 to catch up, must be gone before the next fault."""

@@ -22,7 +22,7 @@ def measure_grpc_rates(bench: Bench) -> None:
         if node.role == "leader" and node.grpc is not None and node.http is not None
     ]
     if len(leaders) != 1:
-        raise LoadError("the cluster must have one group, and its leader must serve gRPC")
+        raise LoadError("the cluster must have one group, and its leader must serve gRPC and HTTP")
     ((grpc, http),) = leaders
     topics = [bench.new_topic(), bench.new_topic()]
     shape = LoadShape(1, bench.request.inflight or IN_FLIGHT)

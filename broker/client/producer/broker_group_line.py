@@ -13,17 +13,26 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import NamedTuple
 
+from broker.client.message import MessageQueue
 from broker.client.producer.pending_send import PendingSend
 
-IN_FLIGHT_MAX = 4_096
-"""First tries in progress. More would not make a broker faster."""
+IN_FLIGHT_MAX = 1_024
+"""First tries in progress: four times what keeps a broker busy. An outage leaves all in doubt."""
 
 RETRIES_AT_ONCE = 256
 """Retries in progress. More at once would take longer than an answer may take."""
 
 LOOK_SECONDS = 0.5
 """How often a line is looked through: for deadlines, and for a leader that is gone."""
+
+
+class Waiting(NamedTuple):
+    """A request in line, and the queue that was chosen for it."""
+
+    delivery: PendingSend
+    queue: MessageQueue
 
 
 class BrokerGroupLine:
@@ -33,9 +42,11 @@ class BrokerGroupLine:
 
     def __init__(self) -> None:
         self.in_flight = 0
+        """First tries without an answer."""
         self.retrying = 0
+        """Retries that have a turn or wait for one."""
         self._turns = asyncio.Semaphore(RETRIES_AT_ONCE)
-        self.waiting: deque[PendingSend] = deque()
+        self.waiting: deque[Waiting] = deque()
         self.timer: asyncio.TimerHandle | None = None
 
     @property
@@ -46,21 +57,21 @@ class BrokerGroupLine:
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
         """The turn of a retry. Turns come in the order in which they were asked for."""
-        async with self._turns:
-            self.retrying += 1
-            try:
+        self.retrying += 1
+        try:
+            async with self._turns:
                 yield
-            finally:
-                self.retrying -= 1
+        finally:
+            self.retrying -= 1
 
     def expired(self, now: float) -> list[PendingSend]:
-        """Takes those whose deadline has passed. They wait in the order of their deadlines."""
-        expired: list[PendingSend] = []
-        while self.waiting and self.waiting[0].deadline <= now:
-            expired.append(self.waiting.popleft())
+        """Takes those whose deadline has passed."""
+        expired = [each.delivery for each in self.waiting if each.delivery.deadline <= now]
+        if expired:
+            self.waiting = deque(each for each in self.waiting if each.delivery.deadline > now)
         return expired
 
-    def leave(self) -> list[PendingSend]:
+    def leave(self) -> list[Waiting]:
         """Takes all."""
         left = [*self.waiting]
         self.waiting.clear()

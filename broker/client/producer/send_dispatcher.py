@@ -18,7 +18,7 @@ from broker.client.errors import (
     perhaps_stored,
 )
 from broker.client.message import MessageQueue, SendResult, SendStatus
-from broker.client.producer.broker_group_line import LOOK_SECONDS, BrokerGroupLine
+from broker.client.producer.broker_group_line import LOOK_SECONDS, BrokerGroupLine, Waiting
 from broker.client.producer.latency_faults import FAILED_LATENCY_MS, LatencyFaults
 from broker.client.producer.pending_send import PendingSend
 from broker.client.producer.queue_selection import QueueSelector, Target
@@ -75,9 +75,15 @@ class SendDispatcher:
         if target is None:
             self._try_on(delivery, None)
             return
+        self._send_first(delivery, target)
+
+    def _send_first(self, delivery: PendingSend, target: Target) -> None:
+        """Sends it, or lets it wait in line."""
         line = self._line(target.queue.broker)
         if line.waiting or line.is_full:
-            self._wait(line, target.queue.broker, delivery)
+            line.waiting.append(Waiting(delivery, target.queue))
+            if line.timer is None:
+                line.timer = self._loop.call_later(LOOK_SECONDS, self._look, line)
             return
         line.in_flight += 1
         self._send(delivery, target, partial(self._answered, delivery, target.queue, line))
@@ -88,47 +94,55 @@ class SendDispatcher:
             line = self._lines[broker] = BrokerGroupLine()
         return line
 
-    def _wait(self, line: BrokerGroupLine, broker: str, delivery: PendingSend) -> None:
-        line.waiting.append(delivery)
-        if line.timer is None:
-            line.timer = self._loop.call_later(LOOK_SECONDS, self._look, line, broker)
-
     def _advance(self, line: BrokerGroupLine) -> None:
         """Sends who waits, as far as there is room. Called when the group has answered: what is
         sent to one that has just failed would fail, too, and might count as stored."""
-        while line.waiting and not line.is_full:
-            delivery = line.waiting.popleft()
+        while line.waiting and not line.is_full and not self._closed:
+            delivery, queue = line.waiting[0]
             if delivery.future.done():  # its caller has cancelled it
+                line.waiting.popleft()
                 continue
-            target = self._queue_selector.at_once(delivery.topic, delivery.pinned)
+            target = self._queue_selector.at_once(delivery.topic, queue)
             if target is None:
-                self._try_on(delivery, None)
-                continue
-            other = self._line(target.queue.broker)
-            if other is not line and (other.waiting or other.is_full):
-                self._wait(other, target.queue.broker, delivery)
-                continue
-            other.in_flight += 1
-            self._send(delivery, target, partial(self._answered, delivery, target.queue, other))
+                return  # without a leader; the next look sees to it
+            line.waiting.popleft()
+            line.in_flight += 1
+            self._send(delivery, target, partial(self._answered, delivery, queue, line))
 
-    def _look(self, line: BrokerGroupLine, broker: str) -> None:
+    def _look(self, line: BrokerGroupLine) -> None:
         line.timer = None
         for each in line.expired(self._loop.time()):
             each.fail(self._deadline_error(each, None))
-        if line.waiting and self._lacks_leader(line.waiting[0].topic, broker):
-            self._pass_on(line)
-        else:
-            self._advance(line)
+        self._pass_on(line)
+        self._advance(line)
         if line.waiting and line.timer is None:
-            line.timer = self._loop.call_later(LOOK_SECONDS, self._look, line, broker)
+            line.timer = self._loop.call_later(LOOK_SECONDS, self._look, line)
 
     def _pass_on(self, line: BrokerGroupLine) -> None:
-        """The group has no leader: another one may take who waits. Without another they stay."""
+        """Where the group has no leader, another one takes who waits. Without another they stay,
+        and their routes are looked up."""
+        topics = {each.delivery.topic: each.queue.broker for each in line.waiting}
+        leaderless = {
+            topic for topic, broker in topics.items() if self._lacks_leader(topic, broker)
+        }
+        if not leaderless:
+            return
+        elsewhere: list[tuple[PendingSend, Target]] = []
+        stay: list[Waiting] = []
         for each in line.leave():
-            if self._queue_selector.at_once(each.topic, each.pinned) is None:
-                line.waiting.append(each)
+            delivery = each.delivery
+            target = None
+            if delivery.topic in leaderless and delivery.pinned is None:
+                target = self._queue_selector.at_once(delivery.topic, None)
+            if target is None:
+                stay.append(each)
             else:
-                self.begin(each)
+                elsewhere.append((delivery, target))
+        line.waiting.extend(stay)
+        for topic in leaderless.intersection(each.delivery.topic for each in stay):
+            self._routes.doubt(topic, topics[topic])
+        for delivery, target in elsewhere:
+            self._send_first(delivery, target)
 
     def _lacks_leader(self, topic: str, broker: str) -> bool:
         route = self._routes.cached(topic)
@@ -142,7 +156,7 @@ class SendDispatcher:
             if line.timer is not None:
                 line.timer.cancel()
             for each in line.leave():
-                each.fail(ClosedError("the producer was closed"))
+                each.delivery.fail(ClosedError("the producer was closed"))
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -175,8 +189,6 @@ class SendDispatcher:
     ) -> None:
         line.in_flight -= 1
         if answer is not None:
-            if line.waiting and not self._closed:
-                self._advance(line)
             try:
                 result = delivery.acknowledgement(answer, queue)
             except ClientError as error:
@@ -185,7 +197,11 @@ class SendDispatcher:
                 delivery.succeed(result)
                 if delivery.forwarded:
                     self._routes.doubt(delivery.topic, queue.broker)
+                if line.waiting:
+                    self._advance(line)
                 return
+            if line.waiting and not failure.retriable:  # the group works, and refuses this one
+                self._advance(line)
         self._try_on(delivery, failure)
 
     def _succeed(self, delivery: PendingSend, result: SendResult) -> None:
@@ -242,7 +258,7 @@ class SendDispatcher:
         line = self._line(target.queue.broker)
         async with line.turn():
             result = await self._try_at(self._present(target), delivery)
-        if line.waiting and not self._closed:
+        if line.waiting:
             self._advance(line)
         return result
 

@@ -70,6 +70,45 @@ async def test_so_many_retries_are_in_progress(loop: NetworkedLoop) -> None:
     await stop(cluster, producer)
 
 
+async def test_new_messages_wait_until_all_retries_have_had_their_turn(
+    loop: NetworkedLoop,
+) -> None:
+    cluster, (broker,), producer = await start(loop)
+    await producer.send(Message(TOPIC, b"first"), queue(0))
+    cluster.leaderless.append("broker-a")
+    await broker.kill()
+    retried = [b"%d" % number for number in range(10)]
+    sending = [producer.send_nowait(Message(TOPIC, body), queue(0)) for body in retried]
+    await asyncio.sleep(1)
+    broker.stalled = []
+    cluster.leaderless.clear()
+    await broker.start()
+    await asyncio.sleep(1)
+    sending.append(producer.send_nowait(Message(TOPIC, b"new"), queue(0)))
+    await asyncio.sleep(0.1)
+    broker.go_on()
+    await asyncio.gather(*sending)
+    stored = broker.group.bodies(TOPIC, 0)
+    assert sorted(stored) == sorted([b"first", *retried, b"new"])
+    assert stored[-1] == b"new"
+    await stop(cluster, producer)
+
+
+async def test_a_leader_that_refuses_is_not_asked_by_all_that_wait(loop: NetworkedLoop) -> None:
+    cluster, (broker,), producer = await start(loop)
+    await producer.send(Message(TOPIC, b"first"), queue(0))
+    broker.leading = False
+    broker.requests.clear()
+    sending = [producer.send_nowait(Message(TOPIC, b"x"), queue(0)) for _ in range(40)]
+    await asyncio.sleep(broker_group_line.LOOK_SECONDS / 2)
+    first_tries, retries = 3, 2
+    assert broker.count(SEND) <= first_tries + 10 * retries
+    broker.leading = True
+    await asyncio.gather(*sending)
+    assert len(broker.group.bodies(TOPIC, 0)) == 41
+    await stop(cluster, producer)
+
+
 async def test_who_waits_in_line_fails_at_its_deadline(loop: NetworkedLoop) -> None:
     config = ProducerConfig(deadline_seconds=5.0)
     cluster, (broker,), producer = await start(loop, config=config)
